@@ -52,6 +52,11 @@ impl RelativePath {
         RelativePath(self.0.iter().chain(&below.0).cloned().collect())
     }
 
+    /// The rest of the path below this directory; `None` if it is not there.
+    pub fn strip_prefix(&self, directory: &RelativePath) -> Option<RelativePath> {
+        self.0.strip_prefix(&directory.0[..]).map(|rest| RelativePath(rest.to_vec()))
+    }
+
     /// The path of an entry of this directory.
     pub fn child(&self, name: &str) -> Result<RelativePath, InvalidPath> {
         let name = component(name)?.to_owned();

@@ -24,6 +24,9 @@ pub struct ExecutionPayload {
     /// The request must not be served an earlier result, so no later request joins an execution that began before it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub skip_cache_lookup: bool,
+    /// How long the command may run: the action's own timeout, or the server's default (S3-19).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout_ms: Option<u64>,
     #[serde(default, skip_serializing_if = "Origin::is_empty")]
     pub origin: Origin,
 }

@@ -127,6 +127,8 @@ impl Reader {
             has("sent to ada@example.com");
         } else if line.starts_with("lessor run") {
             assert!(Command::new(self.dir.path().join("hello")).status().unwrap().success());
+            let again = Ran::from(self.shell(line).output().unwrap()).ok();
+            assert!(again.stderr.contains("cached"), "the same command does not run twice: {again:?}");
         } else {
             panic!("no expectation for `{line}`");
         }

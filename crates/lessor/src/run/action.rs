@@ -9,12 +9,17 @@ use execution::reapi::{Action, Command, Platform};
 use prost::Message;
 
 use super::inputs::Inputs;
-use super::options::Options;
+use super::options::{Options, Plan};
 
 /// The digests of the command and the action, which are added to the inputs.
-pub(super) fn describe(options: &Options, input_root: &Digest, inputs: &mut Inputs) -> (Digest, Digest) {
+pub(super) fn describe(
+    options: &Options,
+    plan: &Plan,
+    input_root: &Digest,
+    inputs: &mut Inputs,
+) -> (Digest, Digest) {
     let platform = platform(&options.platform);
-    let command = inputs.add(command(options, platform.clone()).encode_to_vec());
+    let command = inputs.add(command(options, plan, platform.clone()).encode_to_vec());
     let action = Action {
         command_digest: Some(digest::to_proto(&command)),
         input_root_digest: Some(digest::to_proto(input_root)),
@@ -27,7 +32,7 @@ pub(super) fn describe(options: &Options, input_root: &Digest, inputs: &mut Inpu
 }
 
 #[allow(deprecated, reason = "servers before version 2.2 look for the platform only there")]
-fn command(options: &Options, platform: Option<Platform>) -> Command {
+fn command(options: &Options, plan: &Plan, platform: Option<Platform>) -> Command {
     let variable =
         |(name, value): &(String, String)| EnvironmentVariable { name: name.clone(), value: value.clone() };
     // The last variable of a name wins, as in a shell.
@@ -37,12 +42,12 @@ fn command(options: &Options, platform: Option<Platform>) -> Command {
     let variables = options.environment.iter().enumerate().filter(last);
     let mut environment_variables: Vec<_> = variables.map(|(_, pair)| variable(pair)).collect();
     environment_variables.sort_unstable_by(|a, b| a.name.cmp(&b.name));
-    let mut output_paths: Vec<String> = options.outputs.iter().map(|path| path.to_string()).collect();
+    let mut output_paths: Vec<String> = plan.outputs.iter().map(|path| path.to_string()).collect();
     output_paths.sort_unstable();
     output_paths.dedup();
     let working_directory = options.working_directory.as_ref();
     Command {
-        arguments: options.command.clone(),
+        arguments: plan.command.clone(),
         environment_variables,
         output_paths,
         working_directory: working_directory.map(|path| path.to_string()).unwrap_or_default(),

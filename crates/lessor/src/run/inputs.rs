@@ -4,7 +4,7 @@
 //! that has changed meanwhile is found at the upload. A symbolic link is an entry of its own, whatever its target. Other
 //! kinds of files are refused.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::{self, File, Metadata};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -19,6 +19,7 @@ use prost::Message;
 
 use super::error::Error;
 use super::progress::Progress;
+use super::selection::{Patterns, Selection};
 use crate::data_dir;
 
 /// Files that are read at a time, each on its own thread.
@@ -40,13 +41,27 @@ pub(super) struct Inputs {
     pub bytes: u64,
     /// Data directories of Lessor, which are not inputs.
     pub left_out: Vec<PathBuf>,
+    /// Everything in the directory, to tell what a command changed.
+    pub entries: HashSet<InputEntry>,
+}
+
+/// One entry of the input directory, by its path there.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum InputEntry {
+    File { path: String, digest: Digest, is_executable: bool },
+    Directory { path: String },
+    Link { path: String, target: String },
 }
 
 impl Inputs {
     /// Reads the directory, and gives its digest. Blocking.
-    pub(super) fn read(directory: &Path, progress: &Progress) -> Result<(Inputs, Digest), Error> {
+    pub(super) fn read(
+        directory: &Path,
+        selection: &Selection,
+        progress: &Progress,
+    ) -> Result<(Inputs, Digest), Error> {
         let mut walk = Walk::default();
-        walk.directory(directory)?;
+        walk.directory(directory, selection)?;
         let Walk { directories, files, left_out, .. } = walk;
         let bytes = files.iter().map(|file| file.about.len()).sum();
         progress.begin("Reading inputs", bytes);
@@ -55,9 +70,16 @@ impl Inputs {
         for (file, digest) in files.iter().zip(&digests) {
             inputs.blobs.entry(*digest).or_insert_with(|| Source::File(file.path.clone()));
         }
+        inputs.entries = directories.iter().flat_map(|found| found.entries(&files, &digests)).collect();
         // A directory comes after its parent, so in reverse order its entries are done.
         let mut done: Vec<Option<Digest>> = vec![None; directories.len()];
-        for (number, found) in directories.into_iter().enumerate().rev() {
+        for (number, mut found) in directories.into_iter().enumerate().rev() {
+            found.had_outputs |= found.directories.iter().any(|(_, below)| done[*below].is_none());
+            found.directories.retain(|(_, below)| done[*below].is_some());
+            // A directory with nothing but outputs is an output too.
+            if number > 0 && found.had_outputs && found.is_empty() {
+                continue;
+            }
             done[number] = Some(inputs.add(found.encoded(&files, &digests, &done)));
         }
         let root = done.first().copied().flatten();
@@ -82,6 +104,10 @@ struct Walk {
 
 #[derive(Default)]
 struct Found {
+    /// Relative to the input directory, with a slash at its end unless it is empty.
+    path: String,
+    /// Whether outputs were left out of it.
+    had_outputs: bool,
     /// Names, and numbers in the walk.
     files: Vec<(String, usize)>,
     directories: Vec<(String, usize)>,
@@ -94,40 +120,56 @@ struct FoundFile {
     about: Metadata,
 }
 
+impl FoundFile {
+    fn is_executable(&self) -> bool {
+        self.about.permissions().mode() & 0o111 != 0
+    }
+}
+
 impl Walk {
-    fn directory(&mut self, root: &Path) -> Result<(), Error> {
+    fn directory(&mut self, root: &Path, selection: &Selection) -> Result<(), Error> {
         let about = fs::metadata(root).map_err(|error| Error::input(root, error))?;
         if !about.is_dir() {
             return Err(Error::input(root, "it is not a directory"));
         }
         self.directories.push(Found::default());
-        let mut rest = vec![(root.to_owned(), 0, 0)];
-        while let Some((path, number, depth)) = rest.pop() {
+        let mut rest = vec![(root.to_owned(), 0, 0, Patterns::default())];
+        while let Some((path, number, depth, patterns)) = rest.pop() {
             if depth > MAX_DEPTH {
                 return Err(Error::input(&path, format!("it lies deeper than {MAX_DEPTH} directories")));
             }
+            let patterns = selection.enter(&path, patterns);
             for name in names(&path)? {
-                self.entry(&path, name, number, depth, &mut rest)?;
+                let entry = path.join(&name);
+                let about = fs::symlink_metadata(&entry).map_err(|error| Error::input(&entry, error))?;
+                if selection.is_output(&entry) {
+                    self.directories[number].had_outputs = true;
+                    continue;
+                }
+                if selection.excludes(&entry, about.is_dir(), &patterns) {
+                    continue;
+                }
+                if let Some(below) = self.entry(entry.clone(), name, about, number)? {
+                    rest.push((entry, below, depth + 1, patterns.clone()));
+                }
             }
         }
         Ok(())
     }
 
+    /// The number of the directory that the entry is, if it is one.
     fn entry(
         &mut self,
-        directory: &Path,
+        path: PathBuf,
         name: String,
+        about: Metadata,
         number: usize,
-        depth: usize,
-        rest: &mut Vec<(PathBuf, usize, usize)>,
-    ) -> Result<(), Error> {
-        let path = directory.join(&name);
+    ) -> Result<Option<usize>, Error> {
         let failed = |error| Error::input(&path, error);
         self.entries += 1;
         if self.entries > MAX_ENTRIES {
             return Err(Error::input(&path, format!("there are more than {MAX_ENTRIES} inputs")));
         }
-        let about = fs::symlink_metadata(&path).map_err(failed)?;
         let kind = about.file_type();
         if kind.is_file() {
             self.directories[number].files.push((name, self.files.len()));
@@ -135,12 +177,14 @@ impl Walk {
         } else if kind.is_dir() {
             if data_dir::is_ours(&path) {
                 self.left_out.push(path);
-                return Ok(());
+                return Ok(None);
             }
             let below = self.directories.len();
+            let found =
+                Found { path: format!("{}{name}/", self.directories[number].path), ..Found::default() };
             self.directories[number].directories.push((name, below));
-            self.directories.push(Found::default());
-            rest.push((path, below, depth + 1));
+            self.directories.push(found);
+            return Ok(Some(below));
         } else if kind.is_symlink() {
             let target = fs::read_link(&path).map_err(failed)?.into_os_string().into_string();
             let target = target.map_err(|_| Error::input(&path, "the target of the link is not UTF-8"))?;
@@ -155,7 +199,7 @@ impl Walk {
             };
             return Err(Error::input(&path, format!("it is {what}, which cannot be sent; remove it")));
         }
-        Ok(())
+        Ok(None)
     }
 }
 
@@ -175,11 +219,29 @@ fn names(directory: &Path) -> Result<Vec<String>, Error> {
 }
 
 impl Found {
+    fn is_empty(&self) -> bool {
+        self.files.is_empty() && self.directories.is_empty() && self.links.is_empty()
+    }
+
+    fn entries(&self, files: &[FoundFile], digests: &[Digest]) -> Vec<InputEntry> {
+        let at = |name: &str| format!("{}{name}", self.path);
+        let file = |(name, number): &(String, usize)| InputEntry::File {
+            path: at(name),
+            digest: digests[*number],
+            is_executable: files[*number].is_executable(),
+        };
+        let directory = |(name, _): &(String, usize)| InputEntry::Directory { path: at(name) };
+        let link =
+            |(name, target): &(String, String)| InputEntry::Link { path: at(name), target: target.clone() };
+        let files = self.files.iter().map(file);
+        files.chain(self.directories.iter().map(directory)).chain(self.links.iter().map(link)).collect()
+    }
+
     fn encoded(self, files: &[FoundFile], digests: &[Digest], done: &[Option<Digest>]) -> Vec<u8> {
         let file = |(name, number): (String, usize)| FileNode {
             name,
             digest: digests.get(number).map(digest::to_proto),
-            is_executable: files[number].about.permissions().mode() & 0o111 != 0,
+            is_executable: files[number].is_executable(),
             node_properties: None,
         };
         let below = |(name, number): (String, usize)| DirectoryNode {
@@ -236,7 +298,7 @@ mod tests {
     use super::*;
 
     fn read(directory: &Path) -> Result<(Inputs, Digest), Error> {
-        Inputs::read(directory, &Progress::silent())
+        Inputs::read(directory, &Selection::default(), &Progress::silent())
     }
 
     fn directory(inputs: &Inputs, digest: &Digest) -> Directory {

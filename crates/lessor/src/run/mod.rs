@@ -15,6 +15,7 @@ mod options;
 mod outputs;
 mod progress;
 mod remote;
+mod selection;
 mod upload;
 
 use std::process::ExitCode;
@@ -29,6 +30,7 @@ use tonic::{Code, Status};
 
 pub(crate) use error::Error;
 pub(crate) use options::Options;
+use options::Plan;
 pub(crate) use remote::cause;
 
 use crate::client::show::Output;
@@ -40,6 +42,7 @@ use inputs::Inputs;
 use outputs::Outputs;
 use progress::{Progress, size, took};
 use remote::Remote;
+use selection::Selection;
 use upload::blocking;
 
 /// How often inputs are uploaded again that the store evicted before a worker fetched them.
@@ -50,11 +53,12 @@ pub(crate) fn run(options: Options) -> Result<ExitCode> {
         .enable_all()
         .build()
         .context("cannot start the runtime")?;
+    let plan = options.plan()?;
     let progress = Progress::new(options.quiet);
     let ended = runtime.block_on(async {
         let remote = Remote::connect(&options).await?;
-        let run =
-            Run { options: &options, remote: &remote, progress: &progress, summary: Summary::default() };
+        let summary = Summary::default();
+        let run = Run { options: &options, plan: &plan, remote: &remote, progress: &progress, summary };
         interrupt::or_done(&remote, &progress, run.run()).await
     });
     progress.end();
@@ -65,6 +69,7 @@ pub(crate) fn run(options: Options) -> Result<ExitCode> {
 
 struct Run<'a> {
     options: &'a Options,
+    plan: &'a Plan,
     remote: &'a Remote,
     progress: &'a Progress,
     summary: Summary,
@@ -84,7 +89,7 @@ impl Run<'_> {
         let streams = self.show_streams(&result).await;
         self.refuse_unless_ran(&response)?;
         streams?;
-        self.download_outputs(&result).await?;
+        self.download_outputs(&result, &inputs).await?;
         self.progress.end();
         self.summary.timings.total_ms = ms(self.progress.elapsed());
         self.progress.line(summary_line(&self.summary, self.progress));
@@ -98,8 +103,9 @@ impl Run<'_> {
     async fn describe(&mut self) -> Result<(Inputs, Digest), Error> {
         let begun = Instant::now();
         let (input, bar) = (self.options.input.clone(), self.progress.clone());
+        let selection = Selection::new(self.options, self.plan);
         let read = move || match input {
-            Some(directory) => Inputs::read(&directory, &bar),
+            Some(directory) => Inputs::read(&directory, &selection, &bar),
             None => {
                 let mut inputs = Inputs::default();
                 let root = inputs.add(Vec::new());
@@ -110,7 +116,7 @@ impl Run<'_> {
         for left_out in &inputs.left_out {
             self.progress.line(format_args!("{} holds a ledger and is left out", left_out.display()));
         }
-        let (command, action) = action::describe(self.options, &root, &mut inputs);
+        let (command, action) = action::describe(self.options, self.plan, &root, &mut inputs);
         self.summary.timings.inputs_ms = ms(begun.elapsed());
         self.summary.input_root_digest = root.to_string();
         self.summary.command_digest = command.to_string();
@@ -183,11 +189,15 @@ impl Run<'_> {
         }
     }
 
-    async fn download_outputs(&mut self, result: &ActionResult) -> Result<(), Error> {
+    async fn download_outputs(&mut self, result: &ActionResult, inputs: &Inputs) -> Result<(), Error> {
         let begun = Instant::now();
-        let outputs = Outputs::read(self.remote, result, &self.options.outputs).await?;
-        if !outputs.entries.is_empty() {
-            let path = &self.options.output_dir;
+        let mut outputs = Outputs::read(self.remote, result, &self.plan.outputs).await?;
+        if self.plan.is_whole {
+            let place = self.plan.to.to_str().and_then(|to| options::relative(to).ok());
+            outputs.keep_changes(&inputs.entries, self.options.working_directory.as_ref(), place.as_ref());
+        }
+        if !outputs.entries.is_empty() || self.plan.is_whole {
+            let path = &self.plan.to;
             let to = Destination::open(path);
             let to = to.map_err(|error| Error::output(path.display().to_string(), error))?;
             download::download(self.remote, &outputs, &to, self.progress).await?;

@@ -1,22 +1,28 @@
 //! The command line of `lessor run`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use execution::RelativePath;
+use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
+use crate::client::Error;
 use crate::client::connection::{Connection, parse_pair};
 use crate::client::duration::parse_ms;
 
 #[derive(clap::Args)]
-#[command(override_usage = "lessor run [OPTIONS] -- <COMMAND>...")]
+#[command(override_usage = "lessor run [OPTIONS] -- <COMMAND>...\n       lessor run <COMMAND>... [OPTIONS]")]
 #[command(after_help = "\
 The command finds the content of --input in its directory and nothing else of this machine, unless it runs on this \
 machine: a worker that runs commands as plain processes lets them see its own files. Its standard input is empty. \
-Directories that hold a ledger of Lessor are left out of the inputs.
+Directories that hold a ledger of Lessor are left out of the inputs, and so are the outputs of an earlier run.
 
 Its output comes when it has ended, and then the files and directories named by --output are written below \
 --output-dir under the same paths: files of the same name are replaced, whole or not at all; others stay. No symbolic \
 link on the way is followed. What an output is not there for is told, and is no failure.
+
+Without --, options are recognized anywhere among the words of the command, and --output names the directory here that \
+receives the results: all files that the command made or replaced. What the command itself put into a directory of that \
+name is written there too.
 
 The same command with the same inputs, environment, platform, outputs and timeout that exited with 0 before is not run \
 again: its output and its files come from the cache.
@@ -26,6 +32,7 @@ If the server is killed and comes back within a minute, this goes on. Ctrl-C can
 Examples:
   lessor run -- uname -a
   lessor run --input . --output hello -- cc -O2 -o hello hello.c
+  lessor run echo hello --input . --output ./outputs
   lessor run --input tests --env TZ=UTC --platform ISA=x86_64 --timeout 5m -- ./all.sh
 
 Exit codes: the command's own, 128 and the number of the signal that ended it; 124 it took longer than --timeout; 125 \
@@ -35,13 +42,22 @@ pub(crate) struct Options {
     #[arg(long, value_name = "DIR")]
     pub input: Option<PathBuf>,
 
-    /// A file or directory that the command makes, relative to where it runs; may be repeated
-    #[arg(long = "output", value_name = "PATH", value_parser = relative)]
-    pub outputs: Vec<RelativePath>,
+    /// Inputs to leave out: a pattern as in .gitignore, such as target/ or *.o; may be repeated
+    #[arg(long = "exclude", value_name = "GLOB", requires = "input")]
+    exclude: Vec<String>,
 
-    /// Where outputs are written
-    #[arg(long, value_name = "DIR", default_value = ".")]
-    pub output_dir: PathBuf,
+    /// Leave out the inputs that .gitignore files in the input directory name, and .git
+    #[arg(long, requires = "input")]
+    pub gitignore: bool,
+
+    /// A file or directory that the command makes, relative to where it runs; may be repeated. Without --: the directory
+    /// that receives the results
+    #[arg(long = "output", value_name = "PATH")]
+    output: Vec<String>,
+
+    /// Where outputs are written [default: .]
+    #[arg(long, value_name = "DIR")]
+    output_dir: Option<PathBuf>,
 
     /// Where in the inputs the command runs [default: at their top]
     #[arg(long, value_name = "DIR", value_parser = relative)]
@@ -74,12 +90,61 @@ pub(crate) struct Options {
     #[command(flatten)]
     pub connection: Connection,
 
-    /// The command and its arguments
-    #[arg(last = true, required = true, value_name = "COMMAND")]
+    /// The command and its arguments; with -- before them, they may be anything
+    #[arg(required_unless_present = "after", value_name = "COMMAND")]
+    words: Vec<String>,
+
+    #[arg(last = true, hide = true, value_name = "COMMAND")]
+    after: Vec<String>,
+}
+
+/// What the options come to.
+#[derive(Debug)]
+pub(crate) struct Plan {
     pub command: Vec<String>,
+    pub outputs: Vec<RelativePath>,
+    /// Where outputs are written.
+    pub to: PathBuf,
+    /// Whether the results are all files that the command made or replaced.
+    pub is_whole: bool,
+    /// Patterns of inputs to leave out, relative to the input directory.
+    pub exclude: Gitignore,
 }
 
 impl Options {
+    /// Checks what the two forms of the command line mean: with and without `--` (S3-52).
+    pub(crate) fn plan(&self) -> Result<Plan, Error> {
+        let exclude = self.patterns()?;
+        let command = [&self.words[..], &self.after].concat();
+        if !self.after.is_empty() || self.output.is_empty() {
+            let output =
+                |text: &String| relative(text).map_err(|why| Error::Usage(format!("--output: {why}")));
+            let outputs = self.output.iter().map(output).collect::<Result<_, _>>()?;
+            let to = self.output_dir.clone().unwrap_or_else(|| ".".into());
+            return Ok(Plan { command, outputs, to, is_whole: false, exclude });
+        }
+        match (&self.output[..], &self.output_dir) {
+            ([to], None) => {
+                let (outputs, to) = (vec![RelativePath::default()], PathBuf::from(to));
+                Ok(Plan { command, outputs, to, is_whole: true, exclude })
+            }
+            _ => Err(Error::Usage(
+                "without -- before the command, --output names the one directory that receives the results; to name \
+                 outputs, write `lessor run --output PATH --output-dir DIR -- COMMAND`"
+                    .to_owned(),
+            )),
+        }
+    }
+
+    fn patterns(&self) -> Result<Gitignore, Error> {
+        let mut patterns = GitignoreBuilder::new(self.input.as_deref().unwrap_or(Path::new(".")));
+        for pattern in &self.exclude {
+            let added = patterns.add_line(None, pattern);
+            added.map_err(|error| Error::Usage(format!("--exclude {pattern:?}: {error}")))?;
+        }
+        patterns.build().map_err(|error| Error::Usage(format!("--exclude: {error}")))
+    }
+
     /// The default workspace has no name as an instance, so that servers which know none are served too.
     pub(crate) fn instance_name(&self) -> String {
         let workspace = self.connection.workspace.as_str();
@@ -89,7 +154,7 @@ impl Options {
 }
 
 /// A path as people write it: `./out/` is `out`.
-fn relative(text: &str) -> Result<RelativePath, String> {
+pub(super) fn relative(text: &str) -> Result<RelativePath, String> {
     let parts: Vec<&str> = text.split('/').filter(|part| *part != ".").collect();
     let trimmed = parts.join("/");
     let trimmed = trimmed.trim_end_matches('/');

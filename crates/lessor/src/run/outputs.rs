@@ -1,7 +1,7 @@
 //! Checks the outputs of a result: every path was requested or is below a requested path, every name is one path
 //! component, and a small tree that unfolds to a huge one is refused.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use blobs::Digest;
 use execution::limits::{MAX_ENTRIES, MAX_TREE_BYTES};
@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use super::error::Error;
 use super::fetch;
-use super::inputs::FUNCTION;
+use super::inputs::{FUNCTION, InputEntry};
 use super::remote::Remote;
 
 /// One entry to be written.
@@ -23,6 +23,28 @@ pub(super) enum Entry {
     File(OutputFile),
     Directory { path: RelativePath },
     Link { path: RelativePath, target: String },
+}
+
+impl Entry {
+    fn path_mut(&mut self) -> &mut RelativePath {
+        match self {
+            Entry::File(OutputFile { path, .. }) | Entry::Directory { path } | Entry::Link { path, .. } => {
+                path
+            }
+        }
+    }
+
+    /// As an entry of the input directory.
+    fn as_input(&self, working_directory: &RelativePath) -> InputEntry {
+        let at = |path: &RelativePath| working_directory.join(path).to_string();
+        match self {
+            Entry::File(OutputFile { path, digest, is_executable }) => {
+                InputEntry::File { path: at(path), digest: *digest, is_executable: *is_executable }
+            }
+            Entry::Directory { path } => InputEntry::Directory { path: at(path) },
+            Entry::Link { path, target } => InputEntry::Link { path: at(path), target: target.clone() },
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -91,6 +113,27 @@ impl Outputs {
         outputs.missing = missing.into_iter().map(|path| path.to_string()).collect();
         outputs.missing.dedup();
         Ok(outputs)
+    }
+
+    /// Keeps what the command made or replaced, out of its whole working directory. What it put into the directory that
+    /// receives the results, `place`, is written there, and not below another directory of that name.
+    pub(super) fn keep_changes(
+        &mut self,
+        inputs: &HashSet<InputEntry>,
+        working_directory: Option<&RelativePath>,
+        place: Option<&RelativePath>,
+    ) {
+        let working_directory = working_directory.cloned().unwrap_or_default();
+        self.entries.retain(|entry| !inputs.contains(&entry.as_input(&working_directory)));
+        let Some(place) = place.filter(|place| !place.components().is_empty()) else { return };
+        for entry in &mut self.entries {
+            let path = entry.path_mut();
+            if let Some(below) = path.strip_prefix(place) {
+                *path = below;
+            }
+        }
+        // The directories themselves are there already.
+        self.entries.retain_mut(|entry| !entry.path_mut().components().is_empty());
     }
 
     pub(super) fn bytes(&self) -> u64 {

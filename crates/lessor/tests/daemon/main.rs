@@ -6,6 +6,7 @@ mod configured;
 mod cut_off;
 mod execute;
 mod full_disk;
+mod scheduler_calls;
 mod stopping;
 mod support_worker;
 

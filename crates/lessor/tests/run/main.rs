@@ -5,6 +5,7 @@ mod commands;
 mod faults;
 mod files;
 mod isolation;
+mod selection;
 #[path = "../support/mod.rs"]
 mod support;
 

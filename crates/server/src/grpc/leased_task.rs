@@ -14,13 +14,14 @@ pub(super) fn to_proto(app: &App, grant: &Grant) -> LeasedTask {
     let options = grant.options.as_deref();
     let is_execution = &*grant.queue.name == EXECUTION_QUEUE;
     let execution = is_execution.then(|| ExecutionPayload::decode(&grant.payload).ok()).flatten();
+    let timeout_ms = execution.as_ref().and_then(|payload| payload.timeout_ms);
     let (operation_name, action_digest) =
         execution.map(|payload| (payload.operation_name, payload.action_digest)).unwrap_or_default();
     LeasedTask {
         task_id: grant.task.to_string(),
         operation_name,
         action_digest,
-        timeout: options.and_then(|options| options.timeout_ms).map(millis),
+        timeout: options.and_then(|options| options.timeout_ms).or(timeout_ms).map(millis),
         lease_expires_at: Some(timestamp(grant.expires_at)),
         lease_id: app.lease_ids.make(&grant.lease_ref()),
         attempt: grant.attempt,

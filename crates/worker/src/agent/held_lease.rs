@@ -116,7 +116,9 @@ fn lease_clock(task: &LeasedTask, received_at: Duration) -> LeaseClock {
         (Some(granted), Some(expires)) => span(granted, expires),
         _ => Duration::ZERO,
     };
-    let timeout = task.timeout.and_then(|timeout| Duration::try_from(timeout).ok());
+    // The timeout of an action limits its command, which the executor enforces, and not the lease.
+    let timeout = task.timeout.filter(|_| task.action_digest.is_empty());
+    let timeout = timeout.and_then(|timeout| Duration::try_from(timeout).ok());
     LeaseClock::streamed(length, timeout, received_at)
 }
 

@@ -120,6 +120,12 @@ fn check_timeout(reapi: &Reapi, action: &Action) -> Result<(), Status> {
     }
 }
 
+/// An action without a timeout may run for as long as any action.
+fn timeout_ms(reapi: &Reapi, action: &Action) -> Result<u64, Status> {
+    let timeout = action::timeout(action)?.unwrap_or(reapi.content.settings.max_action_timeout);
+    Ok(u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX))
+}
+
 /// Joins an equal execution or submits a task, and returns the operation that waits for it.
 async fn begin(
     reapi: &Reapi,
@@ -147,6 +153,7 @@ async fn begin(
         instance_name: asked.instance_name.clone(),
         do_not_cache: action.do_not_cache,
         skip_cache_lookup: asked.skip_cache_lookup,
+        timeout_ms: Some(timeout_ms(reapi, &action)?),
         origin: metadata::origin(request.metadata()),
     };
     let payload = payload.encode()?;

@@ -1,0 +1,45 @@
+//! The five calls of the document's worker service, with executions of a real client.
+
+use std::process::{Child, Stdio};
+
+use wire::grpc::worker_scheduler_client::WorkerSchedulerClient;
+use wire::grpc::{LeaseTaskRequest, LeasedTask, RegisterWorkerRequest};
+
+use crate::support::Server;
+use crate::support_worker::server;
+
+fn spawn(server: &Server, arguments: &[&str]) -> Child {
+    let mut command = server.command(arguments);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+}
+
+/// Leases one task as a worker that knows only the document's fields.
+fn lease(server: &Server) -> LeasedTask {
+    tokio::runtime::Runtime::new().unwrap().block_on(async {
+        let mut client = WorkerSchedulerClient::connect(server.url()).await.unwrap();
+        let worker_id = "worker-host-01".to_owned();
+        let register = RegisterWorkerRequest { worker_id: worker_id.clone(), ..Default::default() };
+        client.register_worker(register).await.unwrap();
+        let ask = LeaseTaskRequest { worker_id, max_tasks: 1, timeout_seconds: 30, ..Default::default() };
+        client.lease_task(ask).await.unwrap().into_inner().tasks.pop().expect("a task")
+    })
+}
+
+/// An execution was leased without a timeout, so that a worker of the document had none to enforce.
+#[test]
+fn s3_19_an_execution_is_leased_with_the_timeout_of_its_action_or_the_default() {
+    let server = server();
+    for (arguments, seconds) in
+        [(&["run", "--timeout", "90s", "--", "true"][..], 90), (&["run", "--", "true"], 24 * 60 * 60)]
+    {
+        let mut client = spawn(&server, arguments);
+        let task = lease(&server);
+        client.kill().unwrap();
+        client.wait().unwrap();
+        assert!(task.operation_name.contains("operations/"), "{task:?}");
+        let (hash, size) = task.action_digest.split_once('/').unwrap();
+        assert!(hash.len() == 64 && size.parse::<u64>().is_ok(), "{task:?}");
+        assert_eq!(task.timeout, Some(prost_types::Duration { seconds, nanos: 0 }), "{arguments:?}");
+        assert!(task.lease_expires_at.is_some(), "{task:?}");
+    }
+}
