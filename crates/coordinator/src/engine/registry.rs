@@ -6,6 +6,7 @@
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -39,6 +40,8 @@ pub struct Registration {
     pub memory_bytes: u64,
     pub disk_bytes: u64,
     pub registered_at: Time,
+    /// The address from which it registered, if it is known.
+    pub address: Option<IpAddr>,
 }
 
 /// What a worker says of its own work. For people, but for one thing: a draining worker is offered none.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde_json::json;
 use server::Scheduler;
 use tonic::Code;
+use wire::grpc::worker_scheduler_client::WorkerSchedulerClient;
 use wire::grpc::{
     HeartbeatRequest, LeaseTaskRequest, RegisterWorkerRequest, ResourceLimits, UnregisterWorkerRequest,
     WorkerCapabilities, WorkerState, WorkerStats,
@@ -155,6 +156,24 @@ async fn s3_38_54_the_leases_of_a_silent_worker_end_at_once_and_keep_their_place
     for expected in [&task_id, &other] {
         assert_eq!(lease(&mut another, "v", "q").await.task_id, *expected, "it kept its place in the queue");
     }
+}
+
+#[tokio::test]
+async fn only_the_address_that_registered_a_worker_may_replace_it_or_end_it() {
+    let served = Served::start().await;
+    let mut client = served.client().await;
+    client.register_worker(session("w", "one")).await.unwrap();
+    let task_id = served.submit("q").await;
+    lease(&mut client, "w", "q").await;
+    let mut stranger = WorkerSchedulerClient::new(served.channel_from("127.0.0.2").await);
+    is_refused(stranger.register_worker(session("w", "two")).await, Code::PermissionDenied, "wrong_worker");
+    let leave = UnregisterWorkerRequest { worker_id: "w".to_owned(), ..UnregisterWorkerRequest::default() };
+    is_refused(stranger.unregister_worker(leave.clone()).await, Code::PermissionDenied, "wrong_worker");
+    assert_eq!(served.task(&task_id).await["state"], "LEASED");
+    assert!(!served.known("w").await["registration"].is_null());
+    stranger.register_worker(session("v", "one")).await.unwrap();
+    client.unregister_worker(leave).await.unwrap();
+    stranger.register_worker(session("w", "two")).await.unwrap();
 }
 
 #[tokio::test]

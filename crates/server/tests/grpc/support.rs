@@ -93,6 +93,12 @@ impl Served {
         Endpoint::from_shared(format!("http://{}", self.address)).unwrap().connect().await.unwrap()
     }
 
+    /// A channel whose calls come from another address of this machine.
+    pub(crate) async fn channel_from(&self, address: &str) -> Channel {
+        let endpoint = Endpoint::from_shared(format!("http://{}", self.address)).unwrap();
+        endpoint.local_address(Some(address.parse().unwrap())).connect().await.unwrap()
+    }
+
     pub(crate) async fn client(&self) -> Client {
         WorkerSchedulerClient::new(self.channel().await)
     }

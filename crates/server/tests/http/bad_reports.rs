@@ -96,7 +96,6 @@ async fn bad_callbacks_are_refused() {
     let served = Served::start().await;
     let pushed = served.push("q").await;
     let path = |what: &str| format!("/v1/tasks/{}/{what}", pushed.task);
-    let time = "\"2025-01-15T10:00:00Z\"";
     let common = |path: &str, good: &Value| {
         let mut list = bad_report_bodies("POST", path, good);
         list.extend(bad_names("POST", path, good, "workerId", false));

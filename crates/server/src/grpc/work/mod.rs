@@ -22,6 +22,8 @@ use crate::edge::grpc_guard::{BodyBudget, Deadline};
 use outbox::Outbox;
 use stream::Stream;
 
+use super::service;
+
 const OUTBOX_MESSAGES: usize = 4;
 
 /// Begins a stream; all further is said in it.
@@ -31,13 +33,14 @@ pub(super) fn open(
     mut request: Request<Streaming<WorkRequest>>,
 ) -> Result<ReceiverStream<Result<WorkResponse, Status>>, Status> {
     let permit = app.grpc.stream()?;
+    let peer = service::peer(&request);
     let budget = request.extensions_mut().remove::<Arc<BodyBudget>>();
     let deadline = request.extensions().get::<Deadline>().map(|deadline| deadline.0);
     let (sender, receiver) = mpsc::channel(OUTBOX_MESSAGES);
     let (app, outbox, incoming) = (app.clone(), Outbox::new(sender), request.into_inner());
     tokio::spawn(async move {
         let _permit = permit;
-        Stream::run(app, scope, incoming, budget, outbox, deadline).await;
+        Stream::run(app, (scope, peer), incoming, budget, outbox, deadline).await;
     });
     Ok(ReceiverStream::new(receiver))
 }

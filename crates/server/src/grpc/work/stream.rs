@@ -1,6 +1,7 @@
 //! The event loop of one worker's stream: what it waits for, in which order, and how it ends.
 
 use std::future::Future;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -84,7 +85,7 @@ pub(super) struct Stream {
 impl Stream {
     pub(super) async fn run(
         app: App,
-        scope: Scope,
+        caller: (Scope, Option<IpAddr>),
         mut incoming: Streaming<WorkRequest>,
         budget: Option<Arc<BodyBudget>>,
         outbox: Outbox,
@@ -98,7 +99,7 @@ impl Stream {
             Ok(Err(status)) => return outbox.end(status).await,
             Err(_) => return outbox.end(Status::deadline_exceeded("the hello came too slowly")).await,
         };
-        let (session, poll, welcome) = match register(app, scope, &hello).await {
+        let (session, poll, welcome) = match register(app, caller, &hello).await {
             Ok(registered) => registered,
             Err(status) => return outbox.end(status).await,
         };
@@ -267,7 +268,7 @@ impl Stream {
 /// Registers the worker, and makes the command of its polls.
 async fn register(
     app: App,
-    scope: Scope,
+    (scope, peer): (Scope, Option<IpAddr>),
     first: &WorkRequest,
 ) -> Result<(Session, LeaseTasks, RegisterWorkerResponse), Status> {
     let missing = || Problem::field("hello", "is missing in the first message");
@@ -275,7 +276,7 @@ async fn register(
     let said = hello.worker.clone().unwrap_or_default();
     let queues = parse_queues(&hello.queues)?;
     let worker = name("hello.worker.worker_id", &said.worker_id)?;
-    let welcome = register::register(&app, &scope, &said).await?;
+    let welcome = register::register(&app, &scope, &said, peer).await?;
     let id = optional_name("hello.worker.session_id", &said.session_id)?;
     let mut session = Session { app, scope, worker, id };
     // Another session may have come in between, whose registration is not this one's.
