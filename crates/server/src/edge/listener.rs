@@ -1,8 +1,9 @@
 //! The accept loop: HTTP/1.1 and HTTP/2 without TLS on one port, with the limits that the libraries do not set.
 //!
 //! It guarantees that no peer holds more than its share for ever: connections, headers, streams, resets and silence
-//! are bounded, and an idle connection makes room for a new one. On shutdown it stops accepting, ends long polls with empty answers, lets running calls finish up to
-//! a limit, and then cuts the rest. Dropping the future of [`run`] cuts everything at once.
+//! are bounded, and an idle connection makes room for a new one. On shutdown it stops accepting, ends long polls with
+//! empty answers, lets running calls finish up to a limit, and then cuts the rest. Dropping the future of [`run`] cuts
+//! everything at once.
 
 use std::future::Future;
 use std::io;
