@@ -29,7 +29,42 @@ pub struct Config {
     pub resources: Resources,
     /// How long running commands may take after a stop signal (S3-56).
     pub drain_timeout: Duration,
+    pub protocol: Protocol,
     pub actions: ActionOptions,
+}
+
+/// How a worker talks to its coordinator.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Protocol {
+    /// One stream with lease ids, of Lessor.
+    #[default]
+    Stream,
+    /// The five scheduler calls with the fields of their original definition, for other servers too.
+    Plan,
+}
+
+impl Protocol {
+    pub fn name(self) -> &'static str {
+        match self {
+            Protocol::Stream => "stream",
+            Protocol::Plan => "plan",
+        }
+    }
+}
+
+impl std::fmt::Display for Protocol {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl std::str::FromStr for Protocol {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Protocol, String> {
+        let named = [Protocol::Stream, Protocol::Plan].into_iter().find(|protocol| protocol.name() == text);
+        named.ok_or_else(|| format!("{text:?} is no protocol: it is stream or plan"))
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -68,6 +103,7 @@ impl Config {
             platform: BTreeMap::new(),
             resources: Resources::default(),
             drain_timeout: Config::DRAIN_TIMEOUT,
+            protocol: Protocol::default(),
             actions,
         }
     }

@@ -26,7 +26,7 @@ pub use action::Actions;
 pub use agent::{Agent, Pool, Resources};
 pub use cache::verify::digest_of;
 pub use command::MAX_INLINE_BYTES;
-pub use config::{ActionOptions, Config};
+pub use config::{ActionOptions, Config, Protocol};
 pub use disk::Disk;
 pub use error::Error;
 pub use execution::Failure;

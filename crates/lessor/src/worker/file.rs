@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use execution::EXECUTION_QUEUE;
 use serde::{Deserialize, Serialize};
 use worker::executors::{Backend, DockerOptions, ExecutorOptions, Limits};
-use worker::{ActionOptions, Config};
+use worker::{ActionOptions, Config, Protocol};
 
 use crate::client::connection::parse_url;
 use crate::config::file::{Document, within};
@@ -34,9 +34,11 @@ pub(crate) struct Worker {
     pub max_concurrent_tasks: u64,
     pub heartbeat_interval_seconds: u64,
     pub backend: String,
+    /// How the worker talks to the coordinator: `stream`, or `plan` for servers that know only the five scheduler calls.
+    pub protocol: String,
     /// Tried in this order.
     pub queues: Vec<String>,
-    /// The instance of remote execution, and the workspace of other queues; empty for the default one.
+    /// The instance of remote execution, and the workspace of other queues; empty for all instances.
     pub instance_name: String,
     pub drain_timeout_seconds: u64,
     /// Disk space for cached inputs.
@@ -84,6 +86,7 @@ impl Default for Worker {
             max_concurrent_tasks: Config::MAX_CONCURRENT_TASKS as u64,
             heartbeat_interval_seconds: Config::HEARTBEAT_INTERVAL.as_secs(),
             backend: Backend::default().to_string(),
+            protocol: Protocol::default().to_string(),
             queues: vec![EXECUTION_QUEUE.to_owned()],
             instance_name: String::new(),
             drain_timeout_seconds: Config::DRAIN_TIMEOUT.as_secs(),
@@ -120,6 +123,20 @@ impl Worker {
                     .to_owned())
             }
             _ => Ok(backend),
+        }
+    }
+}
+
+impl Worker {
+    /// The protocol. The five scheduler calls name no queue.
+    pub(crate) fn protocol(&self) -> Result<Protocol, String> {
+        let protocol: Protocol =
+            self.protocol.parse().map_err(|error| format!("worker.protocol: {error}"))?;
+        match protocol {
+            Protocol::Plan if self.queues != [EXECUTION_QUEUE] => {
+                Err(format!("worker.queues: the protocol plan serves only the queue {EXECUTION_QUEUE}"))
+            }
+            protocol => Ok(protocol),
         }
     }
 }
@@ -169,6 +186,7 @@ impl Document for WorkerFile {
             url("server_url", &worker.server_url),
             worker.cas_url.as_deref().and_then(|text| url("cas_url", text)),
             worker.backend().err(),
+            worker.protocol().err(),
             worker.docker.parse_ulimits().err().map(ulimit),
             worker.host.work_dir.as_os_str().is_empty().then(|| "worker.host.work_dir is empty".to_owned()),
             worker.queues.is_empty().then(|| "worker.queues names no queue".to_owned()),

@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use reapi_client::Client;
 use worker::executors::{Backend, ExecutorOptions};
-use worker::{ActionOptions, Config, Disk, Resources};
+use worker::{ActionOptions, Config, Disk, Protocol, Resources};
 
 use super::file::{MIB, Worker, WorkerFile};
 use super::worker_id;
@@ -35,6 +35,11 @@ pub(super) struct Flags {
     #[arg(long, value_name = "BACKEND")]
     backend: Option<Backend>,
 
+    /// How it talks to the coordinator: stream, or plan for servers that know only the five scheduler calls [default:
+    /// stream]
+    #[arg(long, value_name = "PROTOCOL")]
+    protocol: Option<Protocol>,
+
     /// A queue to serve, again for more, tried in this order [default: exec]
     #[arg(long = "queue", value_name = "NAME")]
     queues: Vec<String>,
@@ -55,7 +60,7 @@ pub(super) struct Flags {
     #[arg(long = "platform", value_name = "NAME=VALUE", value_parser = parse_pair)]
     platform: Vec<(String, String)>,
 
-    /// The instance that it works for [default: that of clients which name none]
+    /// The instance that it works for [default: all of them]
     #[arg(long, value_name = "NAME")]
     instance: Option<String>,
 
@@ -71,6 +76,7 @@ impl Flags {
             None => Worker::default(),
         };
         set(&mut worker.server_url, self.server_url);
+        set(&mut worker.protocol, self.protocol.map(|protocol| protocol.to_string()));
         set(&mut worker.max_concurrent_tasks, self.slots);
         set(&mut worker.instance_name, self.instance);
         set(&mut worker.drain_timeout_seconds, self.drain_seconds);
@@ -118,6 +124,7 @@ impl Settings {
         check_is_own(directory)?;
         let id = worker.worker_id.clone().map_or_else(|| default_id(directory), Ok)?;
         let backend = worker.backend().map_err(anyhow::Error::msg)?;
+        let protocol = worker.protocol().map_err(anyhow::Error::msg)?;
         let actions = ActionOptions {
             allow_absolute_symlinks: true,
             cache_max_bytes: worker.cache_mib * MIB,
@@ -137,6 +144,7 @@ impl Settings {
         let mut config = Config::new(server_url, id, actions);
         config.workspace = Some(worker.instance_name).filter(|name| !name.is_empty());
         config.queues = worker.queues;
+        config.protocol = protocol;
         config.max_concurrent_tasks = usize::try_from(worker.max_concurrent_tasks).unwrap_or(usize::MAX);
         config.heartbeat_interval = Duration::from_secs(worker.heartbeat_interval_seconds);
         config.drain_timeout = Duration::from_secs(worker.drain_timeout_seconds);

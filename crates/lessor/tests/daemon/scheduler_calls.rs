@@ -5,10 +5,11 @@ use std::process::{Child, Stdio};
 use wire::grpc::worker_scheduler_client::WorkerSchedulerClient;
 use wire::grpc::{LeaseTaskRequest, LeasedTask, RegisterWorkerRequest};
 
-use crate::support::Server;
-use crate::support_worker::server;
+use crate::support::worker::coordinator;
+use crate::support::{Ran, Server, lessor};
+use crate::support_worker::{Worker, registration, server, until};
 
-fn spawn(server: &Server, arguments: &[&str]) -> Child {
+pub(crate) fn spawn(server: &Server, arguments: &[&str]) -> Child {
     let mut command = server.command(arguments);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
 }
@@ -42,4 +43,35 @@ fn s3_19_an_execution_is_leased_with_the_timeout_of_its_action_or_the_default() 
         assert_eq!(task.timeout, Some(prost_types::Duration { seconds, nanos: 0 }), "{arguments:?}");
         assert!(task.lease_expires_at.is_some(), "{task:?}");
     }
+}
+
+#[test]
+fn s3_9_to_26_our_worker_runs_executions_with_the_documents_calls_alone() {
+    let (mut server, dir) = (server(), tempfile::tempdir().unwrap());
+    let url = server.url();
+    let flags = ["--protocol", "plan", "--id", "plan-1", "--slots", "2", "--server-url", &url];
+    let worker = Worker::start(dir.path(), &flags);
+    let known = until(|| Some(registration(&server, "plan-1")).filter(|known| !known.is_null()));
+    assert_eq!(
+        (&known["sessionId"], &known["maxConcurrentExecutions"]),
+        (&serde_json::Value::Null, &2.into())
+    );
+    let ran = server.run(&["run", "-q", "--", "sh", "-c", "echo out; echo err >&2; exit 3"]);
+    assert_eq!((ran.code, ran.stdout.as_str(), ran.stderr.as_str()), (3, "out\n", "err\n"));
+    // A server that comes back has forgotten the worker, which registers again.
+    let address = server.address();
+    server.kill();
+    let server = server.start_again(|dir| coordinator(dir, &address));
+    let ran = server.run(&["run", "--json", "--", "sh", "-c", "exit 0"]).ok();
+    assert_eq!(ran.json()["worker"], "plan-1");
+    assert_eq!(worker.terminate(), Some(0));
+    assert!(registration(&server, "plan-1").is_null(), "it has unregistered");
+}
+
+#[test]
+fn the_scheduler_calls_serve_no_other_queue() {
+    let flags = ["worker", "daemon", "--protocol", "plan", "--queue", "jobs"];
+    Ran::from(lessor(&flags).output().unwrap()).fails(2, &["only the queue exec"]);
+    Ran::from(lessor(&["worker", "daemon", "--protocol", "x"]).output().unwrap())
+        .fails(2, &["stream or plan"]);
 }

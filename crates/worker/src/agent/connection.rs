@@ -21,11 +21,11 @@ use crate::{Config, Error};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long the coordinator may take to answer a call that does not wait for tasks.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(10);
 const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(10);
 /// The server's largest message.
-const MAX_MESSAGE_BYTES: usize = 8 * 1024 * 1024;
+pub(super) const MAX_MESSAGE_BYTES: usize = 8 * 1024 * 1024;
 /// One message in flight; everything that is due meanwhile goes into the next one.
 const OUTBOX_MESSAGES: usize = 1;
 
@@ -95,8 +95,7 @@ impl Connector {
         let mut client = self.client().await?;
         let mut held = Vec::new();
         if is_reconnect {
-            let RegisterWorkerRequest { worker_id, session_id, .. } =
-                self.hello.worker.clone().unwrap_or_default();
+            let RegisterWorkerRequest { worker_id, session_id, .. } = self.registration();
             let heartbeat = HeartbeatRequest { worker_id, session_id, ..HeartbeatRequest::default() };
             let answer = in_time(client.report_heartbeat(self.request(heartbeat))).await?.into_inner();
             // Another session has registered under this id. To register again would end that session.
@@ -118,8 +117,7 @@ impl Connector {
 
     /// Ends the session. The coordinator takes back the leases that it still holds.
     pub(super) async fn unregister(self) -> Result<(), ConnectError> {
-        let RegisterWorkerRequest { worker_id, session_id, .. } =
-            self.hello.worker.clone().unwrap_or_default();
+        let RegisterWorkerRequest { worker_id, session_id, .. } = self.registration();
         let leave = UnregisterWorkerRequest { worker_id, session_id };
         let mut client = self.client().await?;
         in_time(client.unregister_worker(self.request(leave))).await.map(|_| ())
@@ -127,7 +125,7 @@ impl Connector {
 
     /// Checks that a coordinator would accept this worker, without registering.
     pub(super) async fn probe(&self) -> Result<(), ConnectError> {
-        let worker = self.hello.worker.clone().unwrap_or_default();
+        let worker = self.registration();
         // A poll for no tasks under an unregistered name, which only the real service refuses in this way.
         let nothing = LeaseTaskRequest { worker_id: worker.session_id, ..LeaseTaskRequest::default() };
         let mut client = self.client().await?;
@@ -138,6 +136,15 @@ impl Connector {
             }
         };
         in_time(answer).await
+    }
+
+    /// A channel that connects when it is used, and again after a lost connection.
+    pub(super) fn connect_lazy(&self) -> Channel {
+        self.endpoint.connect_lazy()
+    }
+
+    pub(super) fn registration(&self) -> RegisterWorkerRequest {
+        self.hello.worker.clone().unwrap_or_default()
     }
 
     async fn client(&self) -> Result<WorkerSchedulerClient<Channel>, ConnectError> {
@@ -152,7 +159,7 @@ impl Connector {
         Ok(WorkerSchedulerClient::new(channel).max_decoding_message_size(MAX_MESSAGE_BYTES))
     }
 
-    fn request<T>(&self, message: T) -> Request<T> {
+    pub(super) fn request<T>(&self, message: T) -> Request<T> {
         let mut request = Request::new(message);
         for (header, value) in &self.scope {
             request.metadata_mut().insert(*header, value.clone());

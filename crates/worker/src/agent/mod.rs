@@ -11,6 +11,8 @@ mod lease_table;
 mod pool;
 mod reconnecting_stream;
 mod resources;
+mod scheduler_agent;
+mod scheduler_client;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,7 +25,7 @@ use tokio::time::{sleep, timeout};
 use tonic::codegen::BoxFuture;
 use wire::grpc::LeasedTask;
 
-use crate::{Config, Error, Failure, Outcome, Performer, Stopper};
+use crate::{Config, Error, Failure, Outcome, Performer, Protocol, Stopper};
 use connection::{ConnectError, Connector};
 use health::Health;
 use lease_table::LeaseTable;
@@ -31,6 +33,7 @@ pub use pool::Pool;
 pub(crate) use pool::SlotGuard;
 use reconnecting_stream::{ConnectionEvent, ReconnectingStream};
 pub use resources::Resources;
+use scheduler_agent::SchedulerAgent;
 
 /// How long the last reports and releases may take after the drain timeout.
 const FINAL_REPORT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -54,6 +57,9 @@ pub struct Agent {
 impl Agent {
     /// Works until it is stopped or refused.
     pub fn serve(config: Config, performer: Arc<dyn Performer>, stop: Stopper) -> BoxFuture<(), Error> {
+        if config.protocol == Protocol::Plan {
+            return Box::pin(SchedulerAgent::serve(config, performer, stop));
+        }
         let pool = Pool::new(&config);
         Agent::serve_from(&pool, config, performer, stop)
     }
