@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use authority::Scope;
 use blobs::{ActionCache, Blobs, Local, OpenError, Options, ReadLimiter, Store};
 use server::Metrics;
-use server::reapi::{ActionCacheWriter, Content, Results};
+use server::reapi::{ActionCacheWriter, Content, Instances, Results};
 use tokio::sync::mpsc;
 
 use crate::config::Config;
@@ -44,6 +44,7 @@ pub(crate) fn open(
     let blobs = metrics.blobs(Arc::new(ReadLimiter::new(local.clone())) as Arc<dyn Blobs>);
     let action_cache = local as Arc<dyn ActionCache>;
     let settings = config.reapi();
+    let instances = Instances::new(instances);
     Ok((Content { blobs, action_cache, results, settings, instances }, cache_writer))
 }
 

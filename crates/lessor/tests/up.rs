@@ -273,6 +273,10 @@ fn the_data_directory_is_closed_to_other_users_also_one_that_was_open() {
     fs::set_permissions(data.join("lease.key"), fs::Permissions::from_mode(0o644)).unwrap();
     fs::set_permissions(data.join("ledger"), fs::Permissions::from_mode(0o755)).unwrap();
     fs::set_permissions(&data, fs::Permissions::from_mode(0o755)).unwrap();
+    fs::create_dir_all(data.join("worker/cache")).unwrap();
     let server = server.crash_and_restart();
     check(&server.data());
+    while server.data().join("worker").exists() {
+        std::thread::yield_now();
+    }
 }

@@ -7,7 +7,7 @@ use utoipa::openapi::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::admin::{health, openapi, workers};
+use crate::admin::{health, instances, openapi, workers};
 use crate::app::App;
 use crate::edge::{fallback, origin, panics};
 use crate::{cache, callbacks, claims, grpc, leases, metrics, queues, reapi, tasks};
@@ -57,6 +57,7 @@ fn described() -> OpenApiRouter<App> {
         .routes(routes!(callbacks::completed::completed))
         .routes(routes!(callbacks::rotate::rotate))
         .routes(routes!(workers::list))
+        .routes(routes!(instances::list))
         .routes(routes!(health::live))
         .routes(routes!(health::ready))
         .routes(routes!(openapi::serve))

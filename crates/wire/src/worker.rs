@@ -47,6 +47,26 @@ pub enum WorkerState {
     Draining,
 }
 
+/// The instances of remote execution that have had executions since the start, without the unnamed one.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct InstanceList {
+    pub instances: Vec<String>,
+}
+
+#[serde_with::skip_serializing_none]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::IntoParams))]
+#[cfg_attr(feature = "openapi", into_params(parameter_in = Query))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct WaitInstances {
+    /// How many instances the caller knows. The answer waits as long as there are exactly so many.
+    pub known: Option<usize>,
+    /// How long to wait, at most 60,000.
+    pub wait_ms: Option<u64>,
+}
+
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]

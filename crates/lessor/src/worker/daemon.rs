@@ -10,8 +10,10 @@ use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tracing::level_filters::LevelFilter;
 use worker::executors::{self, Backend, Check, ExecutorOptions};
-use worker::{Agent, Cas, Executor, Stopper, Work};
+use worker::{Agent, Cas, Executor, Protocol, Stopper, Work};
 
+use super::instance_watch;
+use super::instances::Instances;
 use super::metrics::{self, Metrics};
 use super::settings::{Flags, Settings};
 use crate::{address, logging};
@@ -66,7 +68,18 @@ async fn serve(settings: Settings, metrics_at: Option<SocketAddr>) -> Result<()>
     let work = Arc::new(Work::open(&config, executor, cas).await?);
     let slots = config.max_concurrent_tasks;
     tracing::info!(id = config.worker_id, slots, %backend, server = config.server_url, "working");
-    let ended = Agent::serve(config, work, stop).await;
+    let ended = if config.workspace.is_none() && config.protocol == Protocol::Stream {
+        let (to, instances) = Instances::channel();
+        let url = config.server_url.clone();
+        beside.spawn(async move {
+            if let Err(error) = instance_watch::watch(&url, to).await {
+                tracing::warn!(error = format!("{error:#}"), "only the unnamed instance is served");
+            }
+        });
+        instances.serve(config, work, stop, false).await
+    } else {
+        Agent::serve(config, work, stop).await
+    };
     signals.abort();
     ended?;
     tracing::info!("stopped; what was not done was given back");

@@ -120,7 +120,7 @@ impl Opening {
         let stopped = stop.clone();
         let running = tokio::spawn(async move {
             let work = Work::open(&config, selected?.executor, cas).await?;
-            instances.serve(config, Arc::new(work), stopped).await
+            instances.serve(config, Arc::new(work), stopped, true).await
         });
         Ok(Embedded { stop, running, notice })
     }

@@ -26,10 +26,17 @@ pub(super) fn choose(data: &Path, named: Option<PathBuf>) -> Result<PathBuf> {
         );
         return Ok(path);
     }
-    let parent = parents().find(|parent| !parent.starts_with(&data));
-    let parent = parent
-        .context("every default work directory is below the data directory; name one with --work-dir")?;
-    create_own(&parent)?;
+    let is_elsewhere = |path: &PathBuf| resolve(path).is_ok_and(|path| !path.starts_with(&data));
+    let mut created = Err(anyhow::anyhow!(
+        "every default work directory is below the data directory; name one with --work-dir"
+    ));
+    for parent in parents().filter(is_elsewhere) {
+        created = create_own(&parent).map(|()| parent);
+        if created.is_ok() {
+            break;
+        }
+    }
+    let parent = created?;
     let hash = Digest::of(DigestFunction::Blake3, data.as_os_str().as_encoded_bytes()).hash.to_string();
     Ok(parent.join(&hash[..NAME_DIGITS]))
 }

@@ -1,5 +1,5 @@
-//! The instances that the embedded worker serves: the default instance from the start, and any other instance of the
-//! default tenant from its first execution on.
+//! The instances that a worker without an instance serves: the default instance from the start, and any other instance of
+//! the default tenant from its first execution on.
 //!
 //! An instance is a workspace, and an agent works for one, so each instance has its own agent with its own id. The agents
 //! share slots, resources, the cache of inputs and the work directories. Results stay separate (R56). Other tenants need
@@ -33,9 +33,16 @@ impl Instances {
         (to, Instances(from))
     }
 
-    /// Serves all instances until a stop, or until the agent of the default instance ends. A worker whose id was taken takes
-    /// it back, because any client of the server can register under it and must not be able to end the work here.
-    pub(crate) async fn serve(mut self, config: Config, work: Arc<Work>, stop: Stopper) -> Result<(), Error> {
+    /// Serves all instances until a stop, or until the agent of the default instance ends. With `keeps_id`, a worker whose
+    /// id was taken takes it back: any client of the server can register under the id of the embedded worker and must not
+    /// be able to end the work here.
+    pub(crate) async fn serve(
+        mut self,
+        config: Config,
+        work: Arc<Work>,
+        stop: Stopper,
+        keeps_id: bool,
+    ) -> Result<(), Error> {
         let pool = Pool::new(&config);
         let serve = |config: Config| Agent::serve_from(&pool, config, work.clone(), stop.clone());
         let mut default = tokio::spawn(serve(config.clone()));
@@ -44,7 +51,10 @@ impl Instances {
         let ended = loop {
             tokio::select! {
                 ended = &mut default => {
-                    let Ok(Err(error @ Error::Superseded { .. })) = ended else { break ended };
+                    let error = match ended {
+                        Ok(Err(error @ Error::Superseded { .. })) if keeps_id => error,
+                        ended => break ended,
+                    };
                     tracing::error!(
                         %error,
                         pause_ms = NAME_PAUSE.as_millis() as u64,

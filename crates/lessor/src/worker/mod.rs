@@ -6,6 +6,7 @@ mod embedded;
 mod embedded_dir;
 mod execute;
 mod file;
+mod instance_watch;
 mod instances;
 mod metrics;
 mod settings;

@@ -4,6 +4,7 @@ mod check;
 mod command_tasks;
 mod configured;
 mod cut_off;
+mod documented_files;
 mod execute;
 mod full_disk;
 mod scheduler_calls;

@@ -128,7 +128,7 @@ fn help_names_the_exit_codes_and_where_outputs_go() {
 #[test]
 fn an_instance_is_a_workspace_with_workers_of_its_own() {
     let server = served("[execution.scheduler]\nworker_grace_seconds = 1\n");
-    let _worker = Worker::start(&server);
+    let _worker = Worker::start_with(&server, &["--instance", "default"]);
     server.until_a_worker_asked();
     server.run(&["run", "--", "true"]).ok();
     server.run(&["run", "--instance", "other", "--", "true"]).fails(125, &["instance"]);

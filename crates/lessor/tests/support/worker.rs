@@ -17,10 +17,15 @@ pub(crate) struct Worker(Child);
 
 impl Worker {
     pub(crate) fn start(server: &Server) -> Worker {
+        Worker::start_with(server, &[])
+    }
+
+    pub(crate) fn start_with(server: &Server, arguments: &[&str]) -> Worker {
         let place = server.data().with_file_name("worker");
         let mut command =
             lessor(&["worker", "daemon", "--id", "w1", "--slots", "4", "--server-url", &server.url()]);
         command
+            .args(arguments)
             .arg("--work-dir")
             .arg(&place)
             .stdin(Stdio::null())

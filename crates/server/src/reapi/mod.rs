@@ -11,6 +11,7 @@ mod concurrency;
 mod execution;
 mod inline_outputs;
 mod instance;
+mod instances;
 mod messages;
 mod metadata;
 mod operations;
@@ -21,6 +22,7 @@ mod results;
 mod store;
 
 pub use action_cache_writer::ActionCacheWriter;
+pub use instances::Instances;
 pub use queue_defaults::queue_defaults;
 pub use results::Results;
 
@@ -33,7 +35,6 @@ use axum::Router;
 use axum::middleware::from_fn_with_state;
 use axum::routing::post;
 use blobs::{Blobs, Tenant};
-use tokio::sync::mpsc;
 use tonic::server::NamedService;
 use tonic::{Request, Response, Status};
 use wire::reapi::action_cache_server::ActionCacheServer;
@@ -98,8 +99,7 @@ pub struct Content {
     pub action_cache: Arc<dyn blobs::ActionCache>,
     pub results: Results,
     pub settings: Settings,
-    /// Receives the scope of every execution.
-    pub instances: Option<mpsc::Sender<Scope>>,
+    pub instances: Instances,
 }
 
 impl fmt::Debug for Content {

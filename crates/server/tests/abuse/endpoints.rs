@@ -77,7 +77,7 @@ fn content(directory: &Path) -> Content {
         action_cache: blobs.clone(),
         results: Results::new(blobs),
         settings: Settings::default(),
-        instances: None,
+        instances: server::reapi::Instances::default(),
     }
 }
 

@@ -146,9 +146,15 @@ async fn i2_bad_scopes_are_refused_everywhere() {
     let served = Served::start().await;
     let position = served.position().await;
     let long = "x".repeat(129);
-    for path in
-        ["/v1/tasks", "/v1/queues", "/v1/workers", "/v1/tasks/x", "/v1/tasks/x/history", "/v1/queues/q"]
-    {
+    for path in [
+        "/v1/tasks",
+        "/v1/queues",
+        "/v1/workers",
+        "/v1/instances",
+        "/v1/tasks/x",
+        "/v1/tasks/x/history",
+        "/v1/queues/q",
+    ] {
         for header in ["lessor-tenant", "lessor-workspace"] {
             for value in ["", &long, "a\tb"] {
                 let call = served.request("GET", path).header(header, value);

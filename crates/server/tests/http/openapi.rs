@@ -5,10 +5,11 @@ use std::collections::BTreeSet;
 use crate::support::{Served, send};
 use serde_json::Value;
 
-const ROUTES: [(&str, &str); 27] = [
+const ROUTES: [(&str, &str); 28] = [
     ("get", "/healthz"),
     ("get", "/openapi.json"),
     ("get", "/readyz"),
+    ("get", "/v1/instances"),
     ("get", "/v1/queues"),
     ("get", "/v1/queues/{name}"),
     ("get", "/v1/tasks"),

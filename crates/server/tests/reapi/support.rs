@@ -117,7 +117,7 @@ impl Served {
             action_cache: blobs.clone(),
             results,
             settings: setup.settings,
-            instances: None,
+            instances: server::reapi::Instances::default(),
         };
         let receiving = setup.receiving;
         let options = server::Options { content: Some(content), receiving, ..server::Options::default() };

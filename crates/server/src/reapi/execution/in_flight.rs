@@ -16,7 +16,7 @@ use authority::{Phase, Properties, QueueKey, Scope, TaskId, TaskState};
 use backon::{BackoffBuilder, ExponentialBuilder};
 use blobs::Digest;
 use coordinator::{Handle, TaskDetail, Unavailable, WaitCondition};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 use tokio::time::sleep;
 use tonic::Status;
 
@@ -24,6 +24,7 @@ use super::no_worker_timer::NoWorkerTimer;
 use super::pins::{PinGuard, Pins};
 use super::platform;
 use crate::convert::Problem;
+use crate::reapi::Instances;
 use execution::{EXECUTION_QUEUE, ExecutionPayload};
 
 /// Shortest and longest pause before an overloaded coordinator is asked again.
@@ -40,7 +41,7 @@ pub(crate) struct InFlightExecutions(Arc<Inner>);
 struct Inner {
     handle: Handle,
     pins: Pins,
-    instances: Option<mpsc::Sender<Scope>>,
+    instances: Instances,
     /// How long an execution may wait while no registered worker could run it.
     worker_grace: Duration,
     dedup_locks: Vec<tokio::sync::Mutex<()>>,
@@ -50,12 +51,11 @@ struct Inner {
 }
 
 impl InFlightExecutions {
-    /// `instances` receives the scope of every execution.
     pub(crate) fn new(
         handle: Handle,
         pins: Pins,
         worker_grace: Duration,
-        instances: Option<mpsc::Sender<Scope>>,
+        instances: Instances,
     ) -> InFlightExecutions {
         InFlightExecutions(Arc::new(Inner {
             handle,
@@ -113,16 +113,9 @@ impl InFlightExecutions {
             SubmitAnswer::DedupConflict(_) => return Err(Status::internal("the id of a new task was taken")),
             SubmitAnswer::Refused(why) => return Err(Problem::from(why).into()),
         }
-        self.announce(&scope);
+        self.0.instances.announce(&scope);
         self.keep(scope, digest, task, properties, async move { held });
         Ok(())
-    }
-
-    /// Announces that an instance has executions. If the channel is full, the next execution announces it again.
-    fn announce(&self, scope: &Scope) {
-        if let Some(instances) = &self.0.instances {
-            let _ = instances.try_send(scope.clone());
-        }
     }
 
     fn keep(
@@ -242,7 +235,7 @@ impl InFlightExecutions {
                     let (pins, of) = (self.0.pins.clone(), scope.clone());
                     let held = async move { pins.again(&of, &action?).await };
                     self.keep(scope.clone(), digest, view.task.id, view.task.properties.clone(), held);
-                    self.announce(scope);
+                    self.0.instances.announce(scope);
                 }
                 after = page.next;
                 if after.is_none() {
