@@ -30,15 +30,30 @@ pub struct ProjectionRunner {
 }
 
 impl ProjectionRunner {
-    /// Continues after the saved offset. A projection without one begins with the oldest record that is kept.
+    /// Continues after the saved offset. A projection without one begins with the oldest record that is kept, and so does
+    /// a projection that is ahead of the ledger: the ledger was restored from an older copy, and other records will take
+    /// the positions of the lost ones.
     pub fn open(
         projection: Box<dyn Projection>,
         offsets: Arc<dyn ProjectionOffsets>,
         reader: Arc<dyn Reader>,
     ) -> Result<ProjectionRunner, Error> {
-        let saved = match offsets.load(projection.name())? {
-            Some(saved) => saved,
-            None => Position(reader.first()?.0.saturating_sub(1)),
+        let name = projection.name();
+        let (oldest, next) = (Position(reader.first()?.0.saturating_sub(1)), reader.next()?);
+        let saved = match offsets.load(name)? {
+            Some(saved) if saved < next => saved,
+            Some(ahead) => {
+                tracing::warn!(
+                    projection = name,
+                    applied_up_to = ahead.0,
+                    ledger_ends_before = next.0,
+                    "a projection is ahead of the ledger, which was restored from an older copy; the projection is rebuilt"
+                );
+                // Before the ledger grows past the lost offset.
+                offsets.save(name, oldest)?;
+                oldest
+            }
+            None => oldest,
         };
         let hold = reader.hold(projection.name(), saved.next())?;
         let history = LedgerHistory::new(reader.clone());

@@ -131,3 +131,38 @@ fn what_a_projection_has_not_seen_is_not_trimmed() {
     ledger.trim_job(u64::MAX).unwrap().run().unwrap();
     assert!(ledger.reader().first().unwrap() > Position(1));
 }
+
+/// The projection waited for the position that it had reached in the lost part of the ledger, and never got the records
+/// that took its place.
+#[test]
+fn a_projection_that_is_ahead_of_a_restored_ledger_is_rebuilt() {
+    let offsets_disk = FakeDisk::new();
+    let ledger_disk = FakeDisk::new();
+    let backup = {
+        let mut ledger = ledger(&ledger_disk);
+        for position in 1..=4 {
+            append(&mut ledger, position, 10);
+        }
+        drop(ledger);
+        ledger_disk.crash(&[])
+    };
+    let mut lost = ledger(&ledger_disk);
+    for position in 5..=LAST {
+        append(&mut lost, position, 10);
+    }
+    let (mut runner, _) = follow(&offsets_disk, &lost);
+    runner.catch_up(Position(LAST)).unwrap();
+    runner.save().unwrap();
+
+    let mut restored = ledger(&backup);
+    let (runner, _) = follow(&offsets_disk, &restored);
+    assert_eq!(runner.applied_up_to(), Position(0));
+    drop(runner);
+    // Also if this process ends before it has applied anything, and the ledger grows past the lost offset.
+    for position in 5..=LAST + 3 {
+        append(&mut restored, position, 10);
+    }
+    let (mut runner, seen) = follow(&offsets_disk, &restored);
+    runner.catch_up(Position(LAST + 3)).unwrap();
+    assert_eq!(*seen.lock().unwrap(), (1..=LAST + 3).collect::<Vec<_>>());
+}

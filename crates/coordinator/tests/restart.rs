@@ -5,11 +5,14 @@ mod support;
 use std::sync::Arc;
 use std::time::Duration;
 
-use authority::command::{SubmitAnswer, Verdict};
-use authority::{Outcome, Rejection, TaskId, TaskOptions, TaskState};
-use coordinator::WaitCondition;
+use authority::command::{CancelTask, SubmitAnswer, Verdict};
+use authority::{Command, Outcome, Rejection, State, TaskId, TaskOptions, TaskState, Time};
+use coordinator::engine::Engine;
+use coordinator::{Reply, Request, WaitCondition};
 use ledger::file;
-use support::{completion, lease, scope, start, submit};
+use ledger::memory::MemoryStorage;
+use support::{completion, lease, scope, start, start_on, submit};
+use tokio::sync::oneshot;
 
 const NO_WAIT: Duration = Duration::ZERO;
 const LONG: Duration = Duration::from_secs(30);
@@ -187,4 +190,45 @@ async fn s4_36_a_restart_repairs_nothing_and_records_only_its_new_owner() {
         position = position.next();
         again.stop().await.unwrap();
     }
+}
+
+/// Records a task that ended thirty days ago, as the last thing that happened.
+fn record_old_task(storage: &MemoryStorage) {
+    let mut engine: Engine<oneshot::Sender<Reply>> = Engine::new(State::new(), Time::ZERO);
+    let long_ago = Time(coordinator::wall().0 - 30 * 24 * 60 * 60 * 1_000);
+    let cancel = CancelTask { scope: scope(), task: TaskId(1), reason: Arc::from("not needed") };
+    for command in [Command::SubmitTask(Box::new(submit(1, "q"))), Command::CancelTask(cancel)] {
+        engine.receive(Request::decide(command), long_ago, oneshot::channel().0);
+    }
+    let batch = engine.take_batch().expect("two decisions");
+    storage.open().ledger.append(&batch).expect("memory takes it");
+}
+
+/// The second start found its predecessor's record, which was an hour old at most, and purged what the first start had
+/// held back.
+#[tokio::test]
+async fn t4_the_purge_hold_after_a_clock_jump_survives_further_restarts() {
+    let storage = MemoryStorage::default();
+    record_old_task(&storage);
+    for run in 1..=3 {
+        let running = start_on(storage.open());
+        let task = running.handle.task(scope(), TaskId(1)).await.unwrap();
+        assert!(task.is_some(), "start {run} purged a task by a clock that no operator has checked");
+        running.stop().await.unwrap();
+    }
+}
+
+/// The file that names the jump is only as good as the record that it names.
+#[tokio::test]
+async fn t4_a_clock_jump_that_lies_far_back_holds_nothing() {
+    let storage = MemoryStorage::default();
+    record_old_task(&storage);
+    // The record after the named one is thirty days old.
+    storage.open().offsets.save("clock-jump", ledger::Position(1)).unwrap();
+    let running = start_on(storage.open());
+    running.stop().await.unwrap();
+    storage.open().offsets.save("clock-jump", ledger::Position(1)).unwrap();
+    let running = start_on(storage.open());
+    assert!(running.handle.task(scope(), TaskId(1)).await.unwrap().is_none());
+    running.stop().await.unwrap();
 }

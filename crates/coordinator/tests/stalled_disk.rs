@@ -220,3 +220,19 @@ async fn d21_while_the_disk_stands_still_large_requests_do_not_pile_up_without_b
     assert_eq!(first, Ok(SubmitAnswer::Created(TaskId(1))));
     running.stop().await.unwrap();
 }
+
+/// The ledger waited for the dead thread until the process ended, and wrote without a reserve.
+#[tokio::test]
+async fn d4_a_reserve_thread_that_died_is_started_again() {
+    let disk = StallingDisk::default();
+    disk.panic_in_reserve();
+    let running = timeout(PATIENCE, start(&disk)).await.expect("the reserve is prepared in the end");
+    // The ledger's thread reports the space a moment after the segment has its name.
+    let created = async {
+        while running.handle.submit(submit(1, "q")).await != Ok(SubmitAnswer::Created(TaskId(1))) {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(PATIENCE, created).await.expect("new work is accepted");
+    running.stop().await.unwrap();
+}

@@ -174,7 +174,7 @@ pub trait SnapshotSource: Send {
     fn next_block(&mut self, block: &mut Vec<u8>) -> Result<bool, Error>;
 }
 
-/// Stores how far each projection has applied the ledger.
+/// Stores positions by name: how far each projection has applied the ledger, and the last record before a clock jump.
 pub trait ProjectionOffsets: Send + Sync {
     /// The last position that the projection has applied; `None` when nothing was ever saved.
     fn load(&self, projection: &str) -> Result<Option<Position>, Error>;

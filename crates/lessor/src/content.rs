@@ -11,11 +11,30 @@ use server::Metrics;
 use server::reapi::{ActionCacheWriter, Content, Instances, Results};
 use tokio::sync::mpsc;
 
-use crate::config::Config;
+use crate::config::{Config, Storage};
 use crate::data_dir::{DataDir, Refused};
 
 /// The default directory of the content store, in the data directory.
 const DIRECTORY: &str = "content";
+
+/// The stores in their directories, for the end of the process.
+pub(crate) struct Stores(Vec<Arc<Local>>);
+
+impl Stores {
+    /// Makes what was stored safe from a power loss, and the next start fast. The last act of a clean shutdown.
+    pub(crate) async fn close(self) {
+        let checkpoints = tokio::task::spawn_blocking(move || {
+            for store in self.0 {
+                if let Err(error) = store.store().checkpoint() {
+                    tracing::warn!(%error, "the content store could not be checkpointed");
+                }
+            }
+        });
+        if let Err(error) = checkpoints.await {
+            tracing::error!(%error, "the thread that checkpoints the content store failed");
+        }
+    }
+}
 
 /// Opens the stores, and the projection that writes results to the action cache. `instances` receives each instance that
 /// has executions.
@@ -24,20 +43,25 @@ pub(crate) fn open(
     config: &Config,
     metrics: &Metrics,
     instances: Option<mpsc::Sender<Scope>>,
-) -> Result<(Content, ActionCacheWriter)> {
+) -> Result<(Content, ActionCacheWriter, Stores)> {
     let own = data.path().join(DIRECTORY);
     let storage = &config.storage;
     let cas = storage.cas.root_dir.as_ref().unwrap_or(&own);
-    let local = open_at(cas, storage.max_mib).map_err(|error| match error.downcast_ref() {
+    let local = open_at(cas, storage).map_err(|error| match error.downcast_ref() {
         // The process that holds the content of a data directory holds the whole directory.
         Some(OpenError::InUse(path)) if *path == own => {
             Refused::InUse(data.path().display().to_string()).into()
         }
         _ => error,
     })?;
+    let mut stores = Stores(vec![local.clone()]);
     let results = match storage.action_cache.root_dir.as_ref().filter(|other| *other != cas) {
         None => local.clone(),
-        Some(other) => open_at(other, storage.max_mib)?,
+        Some(other) => {
+            let results = open_at(other, storage)?;
+            stores.0.push(results.clone());
+            results
+        }
     };
     let results = Results::counted(results as Arc<dyn ActionCache>, metrics.clone());
     let cache_writer = ActionCacheWriter::new(results.clone(), tokio::runtime::Handle::current());
@@ -45,7 +69,7 @@ pub(crate) fn open(
     let action_cache = local as Arc<dyn ActionCache>;
     let settings = config.reapi();
     let instances = Instances::new(instances);
-    Ok((Content { blobs, action_cache, results, settings, instances }, cache_writer))
+    Ok((Content { blobs, action_cache, results, settings, instances }, cache_writer, stores))
 }
 
 /// Whether the directory was refused and nothing was changed.
@@ -59,8 +83,12 @@ pub(crate) fn is_refusal(error: &anyhow::Error) -> bool {
     }
 }
 
-fn open_at(directory: &Path, cache_mib: u64) -> Result<Arc<Local>> {
-    let options = Options { cap_bytes: cache_mib.saturating_mul(1 << 20), ..Options::default() };
+fn open_at(directory: &Path, storage: &Storage) -> Result<Arc<Local>> {
+    let options = Options {
+        cap_bytes: storage.max_mib.saturating_mul(1 << 20),
+        keep_free_bytes: storage.min_free_mib.saturating_mul(1 << 20),
+        ..Options::default()
+    };
     let store = Store::open(directory, options)
         .with_context(|| format!("cannot open the content store in {}", directory.display()))?;
     Ok(Arc::new(Local::new(store)))

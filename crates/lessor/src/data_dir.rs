@@ -7,9 +7,14 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
+use crate::ledger_backend;
+
 pub(crate) const LEDGER: &str = "ledger";
 const LEASE_KEY: &str = "lease.key";
 const LISTEN: &str = "listen";
+/// Names in a data directory that appear only after the ledger has its identity.
+const WRITTEN_AFTER_THE_LEDGER: [&str; 2] = [LEASE_KEY, ledger_backend::BESIDE_LEDGER];
+const LEASE_KEY_BYTES: usize = 32;
 
 /// The directory holds keys and payloads, so other users of the machine have no access.
 const DIRECTORY_MODE: u32 = 0o700;
@@ -22,12 +27,17 @@ pub(crate) enum Refused {
     Foreign(String),
     #[error("{0} holds no ledger; start once with --init to create a new ledger there")]
     Empty(String),
+    #[error(
+        "{ledger} is empty or holds no ledger, but {beside} beside it belongs to one; nothing was touched; restore the \
+         ledger from a copy, or choose another directory"
+    )]
+    LostLedger { ledger: String, beside: &'static str },
     #[error("{0} is in use by another lessor process; stop that process, or choose another directory")]
     InUse(String),
     #[error("cannot {verb} {path}: {why}")]
     Unusable { verb: &'static str, path: String, why: std::io::Error },
-    #[error("{path} must hold 32 bytes, but has {length}; restore or remove the file")]
-    BadLeaseKey { path: String, length: usize },
+    #[error("{0} is damaged: it is not a key of 32 bytes with its checksum; restore or remove the file")]
+    BadLeaseKey(String),
 }
 
 impl Refused {
@@ -50,7 +60,7 @@ pub(crate) struct DataDir {
 
 impl DataDir {
     /// Opens the directory. A missing or empty directory is initialized if `may_create`; a directory with other files in it
-    /// is refused.
+    /// is refused, and so is one that has lost its ledger.
     pub(crate) fn open(path: &Path, may_create: bool) -> Result<DataDir> {
         let is_new = !path.join(LEDGER).exists();
         let shown = || path.display().to_string();
@@ -59,6 +69,11 @@ impl DataDir {
         }
         if is_new && !may_create {
             return Err(Refused::Empty(shown()).into());
+        }
+        let ledger = path.join(LEDGER);
+        let beside = WRITTEN_AFTER_THE_LEDGER.into_iter().find(|name| path.join(name).exists());
+        if let Some(beside) = beside.filter(|_| !ledger_backend::is_initialized(&ledger)) {
+            return Err(Refused::LostLedger { ledger: ledger.display().to_string(), beside }.into());
         }
         files::create_dir_durably(path, DIRECTORY_MODE).map_err(Refused::unusable("create", path))?;
         close_to_others(path);
@@ -71,24 +86,38 @@ impl DataDir {
 
     /// The key that seals lease ids, created at first use. Without the old key, leases granted earlier are refused, and
     /// their tasks run again after the leases expire.
-    pub(crate) fn lease_key(&self) -> Result<[u8; 32]> {
+    pub(crate) fn lease_key(&self) -> Result<[u8; LEASE_KEY_BYTES]> {
         let path = self.path.join(LEASE_KEY);
         match fs::read(&path) {
-            Ok(bytes) => bytes.try_into().map_err(|bytes: Vec<u8>| {
-                Refused::BadLeaseKey { path: path.display().to_string(), length: bytes.len() }.into()
-            }),
+            Ok(bytes) => self.decode_lease_key(&bytes),
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 if !self.is_new {
                     tracing::warn!(path = %path.display(), "the lease key is missing; leases granted earlier are refused");
                 }
-                let mut key = [0; 32];
+                let mut key = [0; LEASE_KEY_BYTES];
                 getrandom::fill(&mut key)
                     .map_err(|error| anyhow::anyhow!("the system has no random numbers: {error}"))?;
-                replace(&self.path, LEASE_KEY, &key)?;
+                self.write_lease_key(&key)?;
                 Ok(key)
             }
             Err(error) => Err(Refused::unusable("read", &path)(error).into()),
         }
+    }
+
+    /// Earlier versions wrote the key without a checksum. Such a file gets one.
+    fn decode_lease_key(&self, bytes: &[u8]) -> Result<[u8; LEASE_KEY_BYTES]> {
+        if let Ok(key) = bytes.try_into() {
+            if let Err(error) = self.write_lease_key(&key) {
+                tracing::warn!(error = format!("{error:#}"), "the lease key has no checksum yet");
+            }
+            return Ok(key);
+        }
+        let key = files::verify_checksum(bytes).and_then(|key| key.try_into().ok());
+        Ok(key.ok_or_else(|| Refused::BadLeaseKey(self.path.join(LEASE_KEY).display().to_string()))?)
+    }
+
+    fn write_lease_key(&self, key: &[u8; LEASE_KEY_BYTES]) -> Result<()> {
+        replace(&self.path, LEASE_KEY, &files::append_checksum(key))
     }
 
     /// Writes the listen address, for scripts that started the server on a free port.
@@ -188,11 +217,37 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_key_of_the_wrong_length_is_refused() {
+    fn a_damaged_lease_key_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         let data = DataDir::open(dir.path(), true).unwrap();
-        fs::write(dir.path().join(LEASE_KEY), "short").unwrap();
-        let error = data.lease_key().unwrap_err();
-        assert!(error.is::<Refused>() && error.to_string().contains("32 bytes"), "{error}");
+        data.lease_key().unwrap();
+        let sound = fs::read(dir.path().join(LEASE_KEY)).unwrap();
+        let mut flipped = sound.clone();
+        flipped[3] ^= 4;
+        for damaged in [&flipped[..], &sound[..20], b"short"] {
+            fs::write(dir.path().join(LEASE_KEY), damaged).unwrap();
+            let error = data.lease_key().unwrap_err();
+            assert!(error.is::<Refused>() && error.to_string().contains("damaged"), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_lease_key_of_an_earlier_version_is_kept_and_gets_a_checksum() {
+        let dir = tempfile::tempdir().unwrap();
+        let data = DataDir::open(dir.path(), true).unwrap();
+        fs::write(dir.path().join(LEASE_KEY), [7; 32]).unwrap();
+        for _ in 0..2 {
+            assert_eq!(data.lease_key().unwrap(), [7; 32]);
+            assert_eq!(fs::read(dir.path().join(LEASE_KEY)).unwrap(), files::append_checksum(&[7; 32]));
+        }
+    }
+
+    #[test]
+    fn an_initialization_that_was_interrupted_goes_on() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in [LEDGER, "content"] {
+            fs::create_dir(dir.path().join(name)).unwrap();
+        }
+        assert!(DataDir::open(dir.path(), true).is_ok());
     }
 }

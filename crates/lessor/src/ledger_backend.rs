@@ -9,6 +9,14 @@ use crate::config::Data;
 use crate::data_dir::LEDGER;
 use crate::serving::Start;
 
+/// What the backend writes into a data directory beside the ledger, once the ledger is initialized.
+pub(crate) const BESIDE_LEDGER: &str = file::OFFSETS;
+
+/// Whether a directory holds an initialized ledger.
+pub(crate) fn is_initialized(ledger: &Path) -> bool {
+    file::is_initialised(ledger)
+}
+
 /// Opens the ledger of a server, with notices for the operator about what was found.
 pub(crate) fn open(data: &Path, options: file::Options) -> Result<(Storage, Vec<String>), Error> {
     let (storage, report) = file::open_data_dir(data, options)?;

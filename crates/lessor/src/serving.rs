@@ -50,7 +50,7 @@ async fn serve(config: Config, start: Start) -> Result<()> {
     };
     let metrics = server::Metrics::new(config.metrics.queues.clone());
     let (sender, instances) = start.worker.is_some().then(Instances::channel).unzip();
-    let (content, cache_writer) = content::open(&data, &config, &metrics, sender)?;
+    let (content, cache_writer, stores) = content::open(&data, &config, &metrics, sender)?;
     // A damaged key is refused before anything changes. A new key is made after the ledger is created.
     let old_key = (!data.is_new).then(|| data.lease_key()).transpose()?;
     let began = Instant::now();
@@ -133,6 +133,11 @@ async fn serve(config: Config, start: Start) -> Result<()> {
         stopped = running.stop() => stopped?,
         // The disk may hang, and a user who sends a further signal does not want to wait for it.
         _ = signals.received(further) => anyhow::bail!("stopped at once; the last decisions may not be recorded"),
+    }
+    tokio::select! {
+        () = stores.close() => {}
+        // Only the content store can be behind, and it never serves what is damaged.
+        _ = signals.received(signals.count() + 1) => tracing::warn!("the content store was not checkpointed"),
     }
     tracing::info!("stopped; everything accepted is durable");
     worker_failed.map_or(Ok(()), Err)

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use anyhow::Result;
 use tracing::level_filters::LevelFilter;
 
-use crate::config::{Capabilities, Config, Data, Metrics, Push, Server, Storage};
+use crate::config::{Capabilities, Config, Data, MIN_FREE_MIB, Metrics, Push, Server, Storage};
 use crate::serving::{self, Start};
 use crate::worker::EmbeddedOptions;
 use crate::{address, logging};
@@ -25,6 +25,10 @@ pub(crate) struct Options {
     /// Disk space for the content of remote executions; the least recently used content is evicted
     #[arg(long, value_name = "MIB", default_value_t = Storage::default().max_mib, value_parser = clap::value_parser!(u64).range(1..))]
     cache_mib: u64,
+
+    /// Free disk space that content never uses, such as for the ledger; below it, content is evicted
+    #[arg(long, value_name = "MIB", default_value_t = Storage::default().min_free_mib, value_parser = clap::value_parser!(u64).range(MIN_FREE_MIB))]
+    cache_min_free_mib: u64,
 
     #[command(flatten)]
     metrics: Metrics,
@@ -59,7 +63,11 @@ pub(crate) fn run(options: Options) -> Result<()> {
     let config = Config {
         server: Server { address: options.listen, allowed_hosts: options.allowed_hosts, ..Server::default() },
         data: options.data,
-        storage: Storage { max_mib: options.cache_mib, ..Storage::default() },
+        storage: Storage {
+            max_mib: options.cache_mib,
+            min_free_mib: options.cache_min_free_mib,
+            ..Storage::default()
+        },
         push: options.push,
         metrics: options.metrics,
         capabilities: Capabilities {

@@ -98,12 +98,44 @@ fn a_directory_that_cannot_be_used_is_refused_in_words_that_are_said_once() {
     child.kill().unwrap();
     child.wait().unwrap();
     let before = fs::read(segment(&data)).unwrap();
+    let mut key = fs::read(data.join("lease.key")).unwrap();
+    key[7] ^= 1;
+    fs::write(data.join("lease.key"), key).unwrap();
+    refused(&data).fails(3, &["lease.key", "damaged"]);
     fs::write(data.join("lease.key"), "short").unwrap();
-    refused(&data).fails(3, &["lease.key", "32 bytes"]);
+    refused(&data).fails(3, &["lease.key", "damaged"]);
     assert_eq!(fs::read(segment(&data)).unwrap(), before, "nothing was changed");
     fs::remove_dir_all(data.join("content")).unwrap();
     fs::write(data.join("content"), "").unwrap();
     refused(&data).fails(3, &["content"]);
+}
+
+/// `up` began a new history beside the key and the content of the lost one.
+#[test]
+fn d26_an_empty_ledger_next_to_other_data_is_refused() {
+    let mut server = Server::start();
+    server.kill();
+    let ledger = server.data().join("ledger");
+    fs::remove_dir_all(&ledger).unwrap();
+    fs::create_dir(&ledger).unwrap();
+    refused(&server.data()).fails(3, &[ledger.to_str().unwrap(), "empty", "restore"]);
+    assert_eq!(fs::read_dir(&ledger).unwrap().count(), 0, "nothing was touched");
+}
+
+/// Only a checkpoint makes content safe from a power loss, and there was none before the next full minute.
+#[test]
+fn a_clean_stop_checkpoints_the_content_store() {
+    let outer = tempfile::tempdir().unwrap();
+    let mut dir = tempfile::tempdir_in(outer.path()).unwrap();
+    dir.disable_cleanup(true);
+    let server = Server::start_in(dir, "127.0.0.1:0", &[]);
+    let packs = server.data().join("content/packs");
+    server.put_blob(b"hello".to_vec());
+    let (code, log) = server.terminate();
+    assert_eq!(code, Some(0), "{log}");
+    let files = fs::read_dir(&packs).unwrap().map(|file| file.unwrap().path());
+    let lists = files.filter(|path| path.extension().is_some_and(|extension| extension == "list"));
+    assert_eq!(lists.count(), 1, "a list of the pack's records that are safe");
 }
 
 /// Otherwise everything that waits for it would wait without an explanation.

@@ -168,7 +168,10 @@ impl Owner {
     fn tend(&mut self, now: Time) {
         self.now = now;
         while let Some(job) = self.ledger.tend(now) {
-            self.spawn(job);
+            if let Err(error) = self.spawn(job) {
+                tracing::error!(%error, "a thread for maintenance could not be started; it is tried again");
+                break;
+            }
         }
     }
 
@@ -198,17 +201,15 @@ impl Owner {
     }
 
     /// Runs a job beside the appends.
-    fn spawn(&mut self, job: Job) {
+    fn spawn(&mut self, job: Job) -> std::io::Result<()> {
         self.jobs.retain(|job| !job.is_finished());
         let (name, own) = (job.name, self.own.clone());
         let thread = thread::Builder::new().name(name.into()).spawn(move || {
             (job.run)();
             let _ = own.send(Task::JobDone);
-        });
-        match thread {
-            Ok(thread) => self.jobs.push(thread),
-            Err(error) => tracing::error!(%error, name, "a thread could not be started"),
-        }
+        })?;
+        self.jobs.push(thread);
+        Ok(())
     }
 
     fn notify(&self, event: LedgerEvent) {

@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 
 use authority::command::TakeOver;
 use authority::{Command, Position, QueueDefaults, State, Time};
-use ledger::{Recovery, RecoveryError, Storage};
+use ledger::{ProjectionOffsets, Reader, Recovery, RecoveryError, Storage, record};
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
 use super::ledger_thread;
 use super::snapshots::{SNAPSHOT_AFTER_BYTES, SnapshotThread, Snapshots};
 use super::{Driver, Failure, INBOX_REQUESTS};
-use crate::clock::{Clock, wall};
+use crate::clock::Clock;
 use crate::engine::{DiskSpace, Engine};
 use crate::handle::{Handle, INBOX_KIB, WAITING_KIB};
 use crate::history::LedgerHistory;
@@ -26,6 +26,8 @@ use crate::waiting::Waiting;
 /// may have been set wrong, and what is deleted does not come back.
 const PLAUSIBLE_GAP_MS: u64 = 24 * 60 * 60 * 1_000;
 const PURGE_HOLD_MS: u64 = 60 * 60 * 1_000;
+/// The name under which the position of the last record before the jump is saved.
+const CLOCK_JUMP: &str = "clock-jump";
 
 pub struct Options {
     /// The projections that follow the ledger.
@@ -117,7 +119,7 @@ pub fn start(storage: Storage, options: Options) -> Result<Running, StartError> 
     state.set_max_bytes(options.max_state_bytes);
     state.set_queue_defaults(options.queue_defaults);
     let clock = Arc::new(Clock::start(state.time()));
-    let hold = purge_hold(&state);
+    let hold = purge_hold(&state, clock.now(), &*offsets, &*reader);
     let tasks = state.len();
 
     // Not bounded by itself: one batch, one snapshot step and one job of each kind are in work at a time, and each
@@ -218,16 +220,40 @@ impl Driver {
     }
 }
 
-/// Until when nothing is purged for its age.
-fn purge_hold(state: &State) -> Time {
-    let now = wall();
+/// Until when nothing is purged for its age: for a while after the clock jumped, also if that was an earlier start.
+fn purge_hold(state: &State, now: Time, offsets: &dyn ProjectionOffsets, reader: &dyn Reader) -> Time {
     let gap = now.since_ms(state.time());
     if state.is_empty() || gap <= PLAUSIBLE_GAP_MS {
-        return Time::ZERO;
+        return recorded_hold(offsets, reader).unwrap_or_else(|error| {
+            tracing::warn!(
+                error,
+                "the record of the last clock jump cannot be read; old tasks are purged in an hour"
+            );
+            now.plus_ms(PURGE_HOLD_MS)
+        });
     }
     tracing::warn!(
         hours = gap / 3_600_000,
         "the clock is far ahead of the newest record; if it is right, old tasks are purged in an hour"
     );
+    // Before this start's first record, which hides the jump from the next start.
+    if let Err(error) = offsets.save(CLOCK_JUMP, state.position()) {
+        tracing::warn!(%error, "the clock jump could not be recorded; a restart within the hour purges old tasks");
+    }
     now.plus_ms(PURGE_HOLD_MS)
+}
+
+/// The end of the hold that an earlier start began. The first record after the jump holds its time.
+fn recorded_hold(offsets: &dyn ProjectionOffsets, reader: &dyn Reader) -> Result<Time, String> {
+    let last_before = offsets.load(CLOCK_JUMP).map_err(|error| error.to_string())?;
+    let next = reader.next().map_err(|error| error.to_string())?;
+    // A ledger that was restored from an older copy does not reach the jump.
+    let Some(position) = last_before.map(Position::next).filter(|position| *position < next) else {
+        return Ok(Time::ZERO);
+    };
+    let found = reader.record(position).map_err(|error| error.to_string())?;
+    // A record that is trimmed is older than the hold.
+    let Some(bytes) = found else { return Ok(Time::ZERO) };
+    let decoded = record::decode(&bytes).map_err(|error| error.to_string())?;
+    Ok(decoded.at.plus_ms(PURGE_HOLD_MS))
 }

@@ -20,6 +20,7 @@ struct Hooks {
     changed: Condvar,
     panics: AtomicBool,
     no_reserve: AtomicBool,
+    reserve_panics: AtomicBool,
 }
 
 impl StallingDisk {
@@ -32,6 +33,11 @@ impl StallingDisk {
     /// The next write panics.
     pub(crate) fn panic(&self) {
         self.hooks.panics.store(true, Ordering::SeqCst);
+    }
+
+    /// The thread that prepares the next reserve segment panics, once.
+    pub(crate) fn panic_in_reserve(&self) {
+        self.hooks.reserve_panics.store(true, Ordering::SeqCst);
     }
 
     /// Preparing a reserve segment takes until this is called again with false.
@@ -53,6 +59,7 @@ impl Disk for StallingDisk {
 
     fn create(&self, name: &str) -> io::Result<Arc<dyn File>> {
         if name == "reserve.tmp" {
+            assert!(!self.hooks.reserve_panics.swap(false, Ordering::SeqCst), "as the test asked");
             let stalled = self.hooks.stalled.lock().unwrap();
             let held = |_: &mut bool| self.hooks.no_reserve.load(Ordering::SeqCst);
             drop(self.hooks.changed.wait_while(stalled, held).unwrap());

@@ -63,8 +63,12 @@ impl FileLedger {
             return None;
         }
         reserve.in_progress = true;
-        let (disk, segment_bytes) = (self.shared.disk.clone(), self.options.segment_bytes);
-        Some(ReserveJob { disk, segment_bytes, state: self.reserve.clone() })
+        Some(ReserveJob {
+            disk: self.shared.disk.clone(),
+            segment_bytes: self.options.segment_bytes,
+            state: self.reserve.clone(),
+            has_ended: false,
+        })
     }
 
     /// Bytes left for frames in the active segment.

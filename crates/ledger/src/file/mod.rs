@@ -32,7 +32,7 @@ pub use frame::{FORMAT_VERSION, SECTOR_BYTES};
 pub use inspect::{Inspection, SegmentInfo};
 pub use ledger::FileLedger;
 pub use offsets::OffsetFiles;
-pub use open::{OpenReport, open_data_dir};
+pub use open::{OFFSETS, OpenReport, is_initialised, open_data_dir};
 pub use options::{DEFAULT_HISTORY_MAX_AGE_MS, DEFAULT_HISTORY_MAX_BYTES, DEFAULT_SEGMENT_BYTES, Options};
 pub use reader::FileReader;
 pub use reserve::ReserveJob;

@@ -1,4 +1,6 @@
-//! Projection offsets in a directory: one small file for each projection.
+//! Projection offsets in a directory: one small file for each projection, with a line such as `crc32c:b2c3d4e5 1234567`.
+//!
+//! The checksum is that of the digits. Earlier versions wrote the digits alone.
 
 use std::{io, path::Path, sync::Arc};
 
@@ -10,8 +12,10 @@ use super::{
 };
 use crate::{Position, ProjectionOffsets};
 
-/// A position takes no more than this in its file.
+/// A position and its checksum take no more than this in their file.
 const MAX_OFFSET_BYTES: usize = 64;
+/// Stands before the checksum, so that no part of a line can be taken for a line without a checksum.
+const CHECKSUM: &str = "crc32c:";
 
 pub struct OffsetFiles {
     disk: Arc<dyn Disk>,
@@ -37,9 +41,8 @@ impl ProjectionOffsets for OffsetFiles {
         };
         let mut bytes = [0; MAX_OFFSET_BYTES];
         let length = read_up_to(&*file, &mut bytes, 0).map_err(Fault::of("read", projection))?;
-        let text = str::from_utf8(&bytes[..length]).ok();
-        match text.and_then(|text| text.trim().parse().ok()) {
-            Some(position) => Ok(Some(Position(position))),
+        match decode(&bytes[..length]) {
+            Some(position) => Ok(Some(position)),
             None => {
                 let what = format!("{projection} does not hold a position; restore or remove it");
                 Err(crate::Error::new(crate::ErrorKind::Damaged, what))
@@ -51,7 +54,26 @@ impl ProjectionOffsets for OffsetFiles {
     fn save(&self, projection: &str, applied_up_to: Position) -> Result<(), crate::Error> {
         let temp = format!("{projection}.tmp");
         let file = atomic::create(&*self.disk, &temp)?;
-        atomic::write_synced(&*file, &temp, format!("{applied_up_to}\n").as_bytes())?;
+        atomic::write_synced(&*file, &temp, encode(applied_up_to).as_bytes())?;
         Ok(atomic::publish(&*self.disk, &temp, projection)?)
     }
+}
+
+fn encode(position: Position) -> String {
+    let digits = position.to_string();
+    format!("{CHECKSUM}{:08x} {digits}\n", crc32c::crc32c(digits.as_bytes()))
+}
+
+/// `None` if the content is damaged.
+fn decode(content: &[u8]) -> Option<Position> {
+    let line = str::from_utf8(content).ok()?.trim();
+    let digits = match line.strip_prefix(CHECKSUM) {
+        Some(rest) => {
+            let (checksum, digits) = rest.split_once(' ')?;
+            let checksum = u32::from_str_radix(checksum, 16).ok()?;
+            (checksum == crc32c::crc32c(digits.as_bytes())).then_some(digits)?
+        }
+        None => line,
+    };
+    digits.parse().ok().map(Position)
 }

@@ -55,11 +55,18 @@ impl OpenReport {
     }
 }
 
+/// The directory of the projection offsets in a data directory. Projections were once called effects.
+pub const OFFSETS: &str = "effects";
+
+/// Whether a directory holds a ledger. It does from the moment at which its initialization is complete.
+pub fn is_initialised(ledger: &Path) -> bool {
+    ledger.join(names::IDENTITY).exists()
+}
+
 /// Opens the ledger and the projection offsets in a data directory.
 pub fn open_data_dir(data: &Path, options: Options) -> Result<(Storage, OpenReport), Error> {
     let (ledger, report) = FileLedger::open_dir(&data.join("ledger"), options)?;
-    // Projections were once called effects.
-    let offsets = OffsetFiles::open_dir(&data.join("effects"))?;
+    let offsets = OffsetFiles::open_dir(&data.join(OFFSETS))?;
     Ok((Storage { ledger: Box::new(ledger), offsets: Arc::new(offsets) }, report))
 }
 

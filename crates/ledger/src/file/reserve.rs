@@ -3,7 +3,7 @@
 //! Writing and syncing a whole segment of zeros takes long, so a background thread does it. A full disk shows here, one
 //! whole segment before an append would fail (D4).
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use disk::{Disk, File};
 
@@ -20,17 +20,21 @@ pub(super) struct ReserveState {
     pub batch_refused: bool,
 }
 
-/// Prepares the next segment for the ledger. Blocks; holds nothing that an append needs.
+/// Prepares the next segment for the ledger. Blocks; holds nothing that an append needs. A job that ends without a
+/// result, because its thread could not be started or panicked, counts as failed, so that it is tried again.
 pub struct ReserveJob {
     pub(super) disk: Arc<dyn Disk>,
     pub(super) segment_bytes: u64,
     pub(super) state: Arc<Mutex<ReserveState>>,
+    /// Whether the state says how the job ended.
+    pub(super) has_ended: bool,
 }
 
 impl ReserveJob {
-    pub fn run(self) -> Result<(), Fault> {
+    pub fn run(mut self) -> Result<(), Fault> {
         let prepared = self.prepare();
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        self.has_ended = true;
+        let mut state = self.state();
         match prepared {
             Ok(file) => {
                 if state.failed {
@@ -49,9 +53,22 @@ impl ReserveJob {
         }
     }
 
+    fn state(&self) -> MutexGuard<'_, ReserveState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn prepare(&self) -> Result<Arc<dyn File>, Fault> {
         let file = atomic::prepare(&*self.disk, names::RESERVE_TEMP, self.segment_bytes)?;
         atomic::publish(&*self.disk, names::RESERVE_TEMP, names::RESERVE)?;
         Ok(file)
+    }
+}
+
+impl Drop for ReserveJob {
+    fn drop(&mut self) {
+        if !self.has_ended {
+            let mut state = self.state();
+            (state.in_progress, state.failed) = (false, true);
+        }
     }
 }

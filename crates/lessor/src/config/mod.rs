@@ -21,6 +21,8 @@ use file::{Document, within};
 
 /// Smallest and largest segment: a batch must fit into a part of it.
 const SEGMENT_MIB: std::ops::RangeInclusive<u64> = 32..=4_096;
+/// Free disk space that content never uses; at most 1 TiB, because more is a mistake in the unit.
+pub(crate) const MIN_FREE_MIB: std::ops::RangeInclusive<u64> = 0..=1 << 20;
 /// With less memory than this no useful number of tasks can wait.
 const MIN_STATE_MIB: u64 = 16;
 
@@ -113,13 +115,21 @@ fn parse_callback_url(text: &str) -> Result<String, String> {
 pub(crate) struct Storage {
     /// Disk space for content; the least recently used content is evicted.
     pub max_mib: u64,
+    /// Free space of the file system that content never uses: below it, the least recently used content is evicted, and
+    /// uploads are refused when there is none.
+    pub min_free_mib: u64,
     pub cas: Store,
     pub action_cache: Store,
 }
 
 impl Default for Storage {
     fn default() -> Storage {
-        Storage { max_mib: 50 * 1_024, cas: Store::default(), action_cache: Store::default() }
+        Storage {
+            max_mib: 50 * 1_024,
+            min_free_mib: 1_024,
+            cas: Store::default(),
+            action_cache: Store::default(),
+        }
     }
 }
 
@@ -297,6 +307,7 @@ impl Document for Config {
         let mut faults: Vec<String> = [
             within("data.max_state_mib", state_mib, MIN_STATE_MIB..=u64::MAX),
             within("storage.max_mib", self.storage.max_mib, 1..=u64::MAX),
+            within("storage.min_free_mib", self.storage.min_free_mib, MIN_FREE_MIB),
             within("data.segment_mib", self.data.segment_mib, SEGMENT_MIB),
             in_scheduler("heartbeat_timeout_seconds", scheduler.heartbeat_timeout_seconds, 1..=86_400),
             in_scheduler("long_poll_timeout_seconds", scheduler.long_poll_timeout_seconds, poll_seconds),

@@ -145,3 +145,11 @@ fn clients_write_to_the_action_cache_on_loopback_or_where_that_is_configured() {
     assert!(allowed(&format!("{open}[capabilities]\naction_cache_update_enabled = true")));
     assert!(!allowed("[capabilities]\naction_cache_update_enabled = false"));
 }
+
+#[test]
+fn the_free_disk_reserve_of_the_content_store_is_read_and_bounded() {
+    assert_eq!(file::parse::<Config>("").unwrap().storage.min_free_mib, 1_024);
+    assert_eq!(file::parse::<Config>("[storage]\nmin_free_mib = 0").unwrap().storage.min_free_mib, 0);
+    let fault = faults("[storage]\nmin_free_mib = 1073741824");
+    assert!(fault.contains("storage.min_free_mib"), "{fault}");
+}

@@ -16,6 +16,7 @@ use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::thread::JoinHandle;
 
 use serde_json::Value;
+use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 
 /// A running `lessor up`, killed when it is dropped.
@@ -57,7 +58,8 @@ impl Server {
 
     /// Starts with the data that is in the directory, and more arguments.
     pub(crate) fn start_in(dir: TempDir, listen: &str, arguments: &[&str]) -> Server {
-        let mut command = lessor(&["up", "--segment-mib", "32", "--listen", listen, "--data"]);
+        let mut command =
+            lessor(&["up", "--segment-mib", "32", "--listen", listen, "--data"]);
         command.arg(dir.path().join("data")).args(arguments);
         Server::start_by(command, dir)
     }
@@ -160,6 +162,21 @@ impl Server {
         std::thread::spawn(move || request(&url, &path, Some(&body)))
     }
 
+    /// Stores a blob over the HTTP cache, and returns its path there.
+    pub(crate) fn put_blob(&self, content: Vec<u8>) -> String {
+        let path = format!("/cas/{}", data_encoding::HEXLOWER.encode(&Sha256::digest(&content)));
+        let url = format!("{}{path}", self.url());
+        let (status, text) = send(|client| client.put(&url).body(content));
+        assert!(status.is_success(), "{url}: {status} {text}");
+        path
+    }
+
+    /// Whether the HTTP cache has what is at this path.
+    pub(crate) fn has_blob(&self, path: &str) -> bool {
+        let url = format!("{}{path}", self.url());
+        send(|client| client.head(&url)).0.is_success()
+    }
+
     /// Returns once a worker has asked for work, and so waits in a poll or was served.
     pub(crate) fn until_a_worker_asked(&self) {
         while self.get("/v1/workers")["workers"].as_array().unwrap().is_empty() {
@@ -192,17 +209,21 @@ impl Drop for Server {
 
 fn request(url: &str, path: &str, body: Option<&Value>) -> Value {
     let url = format!("{url}{path}");
+    let (status, text) = send(|client| match body {
+        Some(body) => client.post(&url).json(body),
+        None => client.get(&url),
+    });
+    assert!(status.is_success(), "{url}: {status} {text}");
+    serde_json::from_str(&text).unwrap()
+}
+
+/// Sends a request and returns the answer as text.
+fn send(request: impl FnOnce(&reqwest::Client) -> reqwest::RequestBuilder) -> (reqwest::StatusCode, String) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let client = reqwest::Client::builder().no_proxy().build().unwrap();
-        let request = match body {
-            Some(body) => client.post(&url).json(body),
-            None => client.get(&url),
-        };
-        let response = request.send().await.unwrap();
-        let (status, text) = (response.status(), response.text().await.unwrap());
-        assert!(status.is_success(), "{url}: {status} {text}");
-        serde_json::from_str(&text).unwrap()
+        let response = request(&client).send().await.unwrap();
+        (response.status(), response.text().await.unwrap())
     })
 }
 

@@ -1,10 +1,11 @@
-//! A disk that is full for the batch because the job that prepares the reserve took the last space.
+//! The job that prepares the reserve: it takes the last space before the batch does, or never runs.
 
 use std::{
     io,
     sync::{Arc, Mutex},
 };
 
+use authority::Time;
 use disk::{Disk, File};
 use fake_disk::FakeDisk;
 
@@ -71,4 +72,17 @@ fn d4_a_batch_without_space_uses_the_reserve_that_became_ready_meanwhile() {
     let count = ledger.next().0 - 1;
     drop(ledger);
     assert_eq!(recover(&fake).expect("reopen"), count);
+}
+
+/// The thread of the job could not be started, and the ledger waited for the job until the process ended.
+#[test]
+fn d4_a_reserve_job_that_never_ran_is_given_out_again() {
+    let disk = FakeDisk::new();
+    let (mut ledger, _) = open(&disk).expect("a new directory");
+    drop(Ledger::tend(&mut ledger, Time(1)).expect("the reserve is due"));
+    assert_eq!(ledger.space(), DiskSpace::FinishOnly, "nobody knows whether there is space");
+    let again = Ledger::tend(&mut ledger, Time(2)).expect("the reserve is still due");
+    (again.run)();
+    assert_eq!(ledger.space(), DiskSpace::Plenty);
+    assert!(disk.names().iter().any(|name| name == names::RESERVE));
 }
