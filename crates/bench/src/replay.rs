@@ -1,5 +1,5 @@
 //! Measures a start with and without a snapshot: the whole start, from the directory to serving, and the replay, which
-//! reads, verifies, decodes and applies records on one core.
+//! reads, verifies and decodes records on one thread and applies them on another.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -13,6 +13,7 @@ mod history_record;
 mod hold;
 mod ledger;
 pub mod memory;
+mod pipeline;
 pub mod record;
 mod recovery;
 

@@ -4,10 +4,12 @@
 //! from, so its caller decides how far to go.
 
 use std::ops::ControlFlow;
+use std::thread;
 
 use authority::{InvalidTransition, Position, State};
 
-use crate::record::snapshot::{LoadError, Loader};
+use crate::pipeline::Pipeline;
+use crate::record::snapshot::{BlockDecoder, LoadError, Loader, SnapshotEntry};
 use crate::record::{self, DecodeError, Record};
 use crate::{Error, Ledger, SnapshotInfo, SnapshotSource};
 
@@ -34,6 +36,8 @@ pub enum RecoveryError {
     Gap { expected: Position, found: Position },
     #[error(transparent)]
     Snapshot(#[from] LoadError),
+    #[error("a thread for the recovery could not be started: {0}")]
+    Thread(#[from] std::io::Error),
 }
 
 impl Recovery {
@@ -44,13 +48,7 @@ impl Recovery {
 
     /// Begins with what a snapshot holds.
     pub fn from_snapshot(snapshot: &mut dyn SnapshotSource) -> Result<Recovery, RecoveryError> {
-        let mut loader = Loader::new();
-        let mut block = Vec::new();
-        let mut blocks = 0;
-        while snapshot.next_block(&mut block)? {
-            loader.block(&block)?;
-            blocks += 1;
-        }
+        let (loader, blocks) = load(snapshot)?;
         let SnapshotInfo { begin: expected, end, .. } = *snapshot.info();
         let state = loader.finish(end)?;
         let found = state.position();
@@ -63,19 +61,40 @@ impl Recovery {
     /// Restores the newest state of a ledger: its newest snapshot, if it has one, and all records after that.
     pub fn newest(ledger: &dyn Ledger) -> Result<Recovery, RecoveryError> {
         let reader = ledger.reader();
-        let mut recovery = match reader.snapshots()?.last() {
+        let recovery = match reader.snapshots()?.last() {
             Some(newest) => Recovery::from_snapshot(&mut *reader.load_snapshot(newest)?)?,
             None => Recovery::new(),
         };
-        let mut failed = Ok(());
-        ledger.replay(recovery.next(), &mut |position, bytes| match recovery.apply(position, bytes) {
-            Ok(_) => ControlFlow::Continue(()),
-            Err(error) => {
-                failed = Err(error);
-                ControlFlow::Break(())
-            }
+        recovery.replay(ledger)
+    }
+
+    /// Applies every record of the ledger from the next position on.
+    fn replay(mut self, ledger: &dyn Ledger) -> Result<Recovery, RecoveryError> {
+        let (next, mut reader) = (self.next(), std::mem::take(&mut self.reader));
+        let (mut failed, mut bytes) = (Ok(()), 0);
+        let recovery = thread::scope(|scope| {
+            let mut pipeline = Pipeline::new(scope, self, |recovery: &mut Recovery, (position, record)| {
+                recovery.apply_record(position, &record)
+            });
+            let read = ledger.replay(next, &mut |position, stored| {
+                bytes += stored.len() as u64;
+                let decoded = reader.decode(stored).map_err(|error| RecoveryError::Record(position, error));
+                match decoded.and_then(|record| pipeline.send((position, record))) {
+                    Ok(true) => ControlFlow::Continue(()),
+                    Ok(false) => ControlFlow::Break(()),
+                    Err(error) => {
+                        failed = Err(error);
+                        ControlFlow::Break(())
+                    }
+                }
+            });
+            // A record that cannot be applied comes before one that cannot be read or decoded.
+            let recovery = pipeline.finish()?;
+            read?;
+            Ok::<_, RecoveryError>(recovery)
         })?;
-        failed.map(|()| recovery)
+        failed?;
+        Ok(Recovery { reader, bytes, ..recovery })
     }
 
     /// The position of the record that must come next.
@@ -123,4 +142,25 @@ impl Recovery {
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
+}
+
+/// Feeds every block of a snapshot into a loader.
+fn load(snapshot: &mut dyn SnapshotSource) -> Result<(Loader, u64), RecoveryError> {
+    thread::scope(|scope| {
+        let mut pipeline = Pipeline::new(scope, Loader::new(), load_entry);
+        let (mut decoder, mut block, mut blocks) = (BlockDecoder::default(), Vec::new(), 0);
+        while snapshot.next_block(&mut block)? {
+            for entry in decoder.entries(&block) {
+                if !pipeline.send(entry.map_err(LoadError::from)?)? {
+                    return Ok((pipeline.finish()?, blocks));
+                }
+            }
+            blocks += 1;
+        }
+        Ok((pipeline.finish()?, blocks))
+    })
+}
+
+fn load_entry(loader: &mut Loader, entry: SnapshotEntry) -> Result<(), RecoveryError> {
+    Ok(loader.entry(entry)?)
 }

@@ -7,6 +7,7 @@
 mod codec;
 mod error;
 mod message;
+mod queue_keys;
 mod reader;
 pub mod snapshot;
 mod value;

@@ -1,21 +1,20 @@
 //! Reads many records one after the other, faster than each alone.
 //!
-//! Most records of a long log are plain tasks: an id, a queue and a payload, many in a row for the same queue. Those
-//! share their queue's name in memory, which is decoded once. Every other record goes the general way; the outcome is
-//! the same.
+//! Most records of a long log are plain tasks: an id, a queue and a payload, many for the same few queues. Those share
+//! their queue's name in memory. Every other record goes the general way; the outcome is the same.
 
 use std::sync::Arc;
 
-use authority::{Event, QueueKey, TaskId, Time, event};
+use authority::{Event, TaskId, Time, event};
 
 use super::codec::{Fields, Value};
-use super::value::{no_properties, queue_key};
+use super::queue_keys::QueueKeys;
+use super::value::no_properties;
 use super::{DecodeError, Record, decode};
 
 #[derive(Debug, Default)]
 pub struct Reader {
-    /// The queue of the last plain task, encoded and decoded.
-    queue: Option<(Vec<u8>, Arc<QueueKey>)>,
+    queues: QueueKeys,
 }
 
 impl Reader {
@@ -43,7 +42,7 @@ impl Reader {
         fields.finish()?;
         let event = event::TaskCreated {
             task,
-            queue: self.queue(queue)?,
+            queue: self.queues.decode(queue)?,
             payload: Arc::from(payload),
             priority: 0,
             not_before: None,
@@ -52,16 +51,5 @@ impl Reader {
             operation: None,
         };
         Ok(Some(Record { at: Time(at), prev: None, event: Event::TaskCreated(Box::new(event)) }))
-    }
-
-    fn queue(&mut self, stored: &[u8]) -> Result<Arc<QueueKey>, DecodeError> {
-        match &self.queue {
-            Some((same, queue)) if same == stored => Ok(queue.clone()),
-            _ => {
-                let queue = Arc::new(queue_key(stored)?);
-                self.queue = Some((stored.to_vec(), queue.clone()));
-                Ok(queue)
-            }
-        }
     }
 }

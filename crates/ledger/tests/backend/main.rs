@@ -4,6 +4,7 @@
 mod appends;
 mod offsets;
 mod readers;
+mod recovery;
 mod snapshots;
 mod trim;
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use ledger::record::snapshot::{self, SnapshotEntry, decode_block};
+use ledger::record::snapshot::{self, BlockDecoder, SnapshotEntry};
 use ledger::record::{Record, decode};
 
 use crate::samples;
@@ -44,14 +44,14 @@ fn p12_snapshot_entries_of_version_2_decode_and_encode_to_the_same_bytes() {
 
 #[test]
 fn p12_snapshot_entries_of_version_3_decode_and_encode_to_the_same_bytes() {
-    let decoded: Result<Vec<_>, _> = decode_block(SNAPSHOT_V3).collect();
+    let decoded: Result<Vec<_>, _> = BlockDecoder::default().entries(SNAPSHOT_V3).collect();
     let decoded = decoded.expect("version 3 is readable");
     assert_eq!(decoded, samples::entries());
     assert_eq!(block_of(&decoded), SNAPSHOT_V3);
 }
 
 fn assert_reads_old_entries(fixture: &[u8], expected: &[SnapshotEntry]) {
-    let decoded: Result<Vec<_>, _> = decode_block(fixture).collect();
+    let decoded: Result<Vec<_>, _> = BlockDecoder::default().entries(fixture).collect();
     let decoded = decoded.expect("a released version is readable");
     assert_eq!(decoded, expected);
     // The header is written with the newest version; what follows it has not changed.

@@ -2,7 +2,7 @@
 //! about what is not understood.
 
 use authority::Event;
-use ledger::record::snapshot::decode_block;
+use ledger::record::snapshot::BlockDecoder;
 use ledger::record::{DecodeError, decode};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -24,7 +24,7 @@ proptest! {
     #[test]
     fn arbitrary_bytes_never_panic(bytes in vec(any::<u8>(), 0..300)) {
         let _ = decode(&bytes);
-        let _ = decode_block(&bytes).count();
+        let _ = BlockDecoder::default().entries(&bytes).count();
     }
 
     #[test]
@@ -52,7 +52,7 @@ proptest! {
             let at = at.index(block.len());
             block[at] = byte;
         }
-        let _ = decode_block(&block).count();
+        let _ = BlockDecoder::default().entries(&block).count();
     }
 
     #[test]
@@ -87,7 +87,7 @@ fn a_block_cut_anywhere_gives_whole_entries_and_then_at_most_one_error() {
     let entries = samples::entries();
     let block = block_of(&entries);
     for length in 0..block.len() {
-        let mut decoded: Vec<_> = decode_block(&block[..length]).collect();
+        let mut decoded: Vec<_> = BlockDecoder::default().entries(&block[..length]).collect();
         if decoded.last().is_some_and(Result::is_err) {
             decoded.pop();
         }
@@ -113,7 +113,7 @@ fn lengths_that_lie_are_refused_before_anything_is_reserved() {
         let mut block = Vec::new();
         varint(huge, &mut block);
         block.push(0);
-        let entries: Vec<_> = decode_block(&block).collect();
+        let entries: Vec<_> = BlockDecoder::default().entries(&block).collect();
         assert!(matches!(entries[..], [Err(_)]));
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use authority::{Owner, Position, Time, TokenKey};
-use ledger::record::snapshot::{self, SnapshotEntry, decode_block};
+use ledger::record::snapshot::{self, BlockDecoder, SnapshotEntry};
 use ledger::record::{decode, encode};
 use proptest::prelude::*;
 
@@ -24,7 +24,7 @@ proptest! {
         let mut block = Vec::new();
         snapshot::encode_task(&queue, &task, &mut block);
         let expected = SnapshotEntry::Task { queue: Arc::new(queue), task: Box::new(task) };
-        prop_assert_eq!(decode_block(&block).collect::<Vec<_>>(), vec![Ok(expected)]);
+        prop_assert_eq!(BlockDecoder::default().entries(&block).collect::<Vec<_>>(), vec![Ok(expected)]);
     }
 
     #[test]
@@ -50,7 +50,7 @@ proptest! {
             Ok(SnapshotEntry::Owner(owner)),
             Ok(SnapshotEntry::TokenKey(token_key)),
         ];
-        prop_assert_eq!(decode_block(&block).collect::<Vec<_>>(), expected);
+        prop_assert_eq!(BlockDecoder::default().entries(&block).collect::<Vec<_>>(), expected);
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use authority::event::{TaskCreated, TaskDead, TasksPurged};
 use authority::{DeadReason, Event, Position, QueueKey, Scope, State, TaskId, Time};
 use ledger::digest::state_digest;
-use ledger::record::snapshot::{Loader, Slices, decode_block};
+use ledger::record::snapshot::{BlockDecoder, Loader, Slices};
 
 use crate::history::History;
 
@@ -38,7 +38,9 @@ fn snapshot_amid(history: &mut History) -> Snapshot {
 fn load(snapshot: &Snapshot) -> State {
     let mut loader = Loader::new();
     for block in &snapshot.blocks {
-        loader.block(block).expect("it was encoded here");
+        for entry in BlockDecoder::default().entries(block) {
+            loader.entry(entry.expect("it was encoded here")).expect("it fits");
+        }
     }
     loader.finish(snapshot.end).expect("nothing lies beyond the end")
 }
@@ -158,7 +160,7 @@ fn a_slice_is_bounded_however_much_there_is_to_store() {
     history.steps(400);
     let mut block = Vec::new();
     let mut slices = Slices::begin(&history.state, &mut block);
-    assert_eq!(decode_block(&block).count(), 3, "header, owner and token key");
+    assert_eq!(BlockDecoder::default().entries(&block).count(), 3, "header, owner and token key");
     let mut entries = 0;
     while !slices.is_done() {
         let mut by_visits = Vec::new();
@@ -166,7 +168,7 @@ fn a_slice_is_bounded_however_much_there_is_to_store() {
         let mut by_bytes = Vec::new();
         slices.next(&history.state, u32::MAX, 1, &mut by_bytes);
         for slice in [by_visits, by_bytes] {
-            let stored = decode_block(&slice).count();
+            let stored = BlockDecoder::default().entries(&slice).count();
             assert!(stored <= 1);
             entries += stored;
         }

@@ -2,7 +2,7 @@
 
 use authority::{InvalidTransition, Position, Restore, State};
 
-use super::{FORMAT, SnapshotEntry, decode_block};
+use super::{FORMAT, SnapshotEntry};
 use crate::record::DecodeError;
 
 /// Why a snapshot cannot be loaded. The state begun from it must be dropped.
@@ -30,10 +30,6 @@ pub struct Loader {
 impl Loader {
     pub fn new() -> Loader {
         Loader::default()
-    }
-
-    pub fn block(&mut self, block: &[u8]) -> Result<(), LoadError> {
-        decode_block(block).try_for_each(|entry| self.entry(entry?))
     }
 
     pub fn entry(&mut self, entry: SnapshotEntry) -> Result<(), LoadError> {

@@ -16,6 +16,7 @@ pub use slices::Slices;
 
 use super::DecodeError;
 use super::codec::{Field, Fields, Message, UNKNOWN_FIELD, Value, write_block, write_delimited};
+use super::queue_keys::QueueKeys;
 
 /// The version of the entries. A reader refuses a higher one.
 pub const FORMAT: u32 = 3;
@@ -81,13 +82,22 @@ fn append(tag: u32, out: &mut Vec<u8>, body: impl FnOnce(&mut Vec<u8>)) {
     write_delimited(out, |out| write_block(tag, out, body));
 }
 
-/// Reads the entries of a block in order. It ends after the first error.
-pub fn decode_block(block: &[u8]) -> Entries<'_> {
-    Entries { rest: block }
+/// Decodes the blocks of a snapshot. Tasks share the names of their queues.
+#[derive(Debug, Default)]
+pub struct BlockDecoder {
+    queues: QueueKeys,
+}
+
+impl BlockDecoder {
+    /// Reads the entries of a block in order. It ends after the first error.
+    pub fn entries<'a>(&'a mut self, block: &'a [u8]) -> Entries<'a> {
+        Entries { rest: block, queues: &mut self.queues }
+    }
 }
 
 pub struct Entries<'a> {
     rest: &'a [u8],
+    queues: &'a mut QueueKeys,
 }
 
 impl Iterator for Entries<'_> {
@@ -120,7 +130,7 @@ impl Entries<'_> {
                 format: Field::decode(3, "format", &mut fields)?,
             },
             TASK => {
-                let (queue, task) = task::decode(&mut fields)?;
+                let (queue, task) = task::decode(&mut fields, self.queues)?;
                 SnapshotEntry::Task { queue, task }
             }
             QUEUE => SnapshotEntry::Queue {

@@ -6,6 +6,7 @@ use authority::{Lease, Phase, QueueKey, Task};
 
 use crate::record::codec::{Field, Fields, Value, write_block};
 use crate::record::error::DecodeError;
+use crate::record::queue_keys::QueueKeys;
 
 /// The tags of a task's fields after its id and its queue. The state takes the tags 10 to 14.
 macro_rules! task_fields {
@@ -16,9 +17,13 @@ macro_rules! task_fields {
             $(task.$field.encode($tag, out);)*
         }
 
-        pub(super) fn decode(fields: &mut Fields<'_>) -> Result<(Arc<QueueKey>, Box<Task>), DecodeError> {
+        pub(super) fn decode(
+            fields: &mut Fields<'_>,
+            queues: &mut QueueKeys,
+        ) -> Result<(Arc<QueueKey>, Box<Task>), DecodeError> {
             let id = Field::decode(1, "the task's id", fields)?;
-            let queue = Field::decode(2, "the queue", fields)?;
+            let queue = fields.block(2)?.ok_or(DecodeError::Missing("the queue"))?;
+            let queue = queues.decode(queue)?;
             let task = Task { id, $($field: Field::decode($tag, stringify!($field), fields)?,)* };
             // The authority subtracts and compares these without asking again.
             if task.releases > task.attempt {
