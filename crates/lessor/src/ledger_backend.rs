@@ -31,6 +31,7 @@ pub(crate) fn options(data: &Data, start: &Start) -> Result<file::Options> {
     Ok(file::Options {
         create: start.may_create.then_some(ClusterId(cluster)),
         segment_bytes: data.segment_mib << 20,
+        preallocate_bytes: data.preallocate_mib.map_or(u64::MAX, |mib| mib.saturating_mul(1 << 20)),
         history_max_age_ms: data.history_days.saturating_mul(24 * 60 * 60 * 1_000),
         history_max_bytes: data.history_mib.saturating_mul(1 << 20),
         drop_unverified_tail: start.drop_unverified_tail,

@@ -76,7 +76,8 @@ fn take(stream: impl Read + Write) -> std::io::Result<Value> {
 }
 
 fn start(dir: TempDir, arguments: &[&str], certificates: Option<&Path>) -> Server {
-    let mut command = lessor(&["up", "--segment-mib", "32", "--listen", "127.0.0.1:0", "--data"]);
+    let mut command =
+        lessor(&["up", "--segment-mib", "32", "--preallocate-mib", "1", "--listen", "127.0.0.1:0", "--data"]);
     command.arg(dir.path().join("data")).arg("--allow-private-push-targets").args(arguments);
     if let Some(file) = certificates {
         command.env("SSL_CERT_FILE", file);
@@ -109,7 +110,16 @@ fn p1_a_kill_between_post_and_start_sends_the_same_dispatch_again_and_the_task_c
     assert_eq!(first["taskId"], task["taskId"]);
     server.kill();
     let server = server.start_again(|dir| {
-        let mut command = lessor(&["up", "--segment-mib", "32", "--listen", "127.0.0.1:0", "--data"]);
+        let mut command = lessor(&[
+            "up",
+            "--segment-mib",
+            "32",
+            "--preallocate-mib",
+            "1",
+            "--listen",
+            "127.0.0.1:0",
+            "--data",
+        ]);
         command.arg(dir.join("data")).arg("--allow-private-push-targets");
         command
     });
@@ -173,7 +183,8 @@ fn a_secret_is_in_no_answer_no_dump_and_no_log() {
     let secret = "a secret of sixteen bytes or more";
     let file = dir.path().join("secret");
     std::fs::write(&file, format!("{secret}\n")).unwrap();
-    let mut command = lessor(&["up", "--segment-mib", "32", "--listen", "127.0.0.1:0", "--data"]);
+    let mut command =
+        lessor(&["up", "--segment-mib", "32", "--preallocate-mib", "1", "--listen", "127.0.0.1:0", "--data"]);
     let home = tempfile::tempdir().unwrap();
     command.arg(home.path().join("data")).arg("--allow-private-push-targets").env("LESSOR_LOG", "trace");
     let server = Server::start_by(command, home);

@@ -34,6 +34,7 @@ address = "127.0.0.1:0"
 [data]
 dir = "DIR/data"
 segment_mib = 32
+preallocate_mib = 1
 [execution.scheduler]
 lease_duration_seconds = 240
 max_queue_size = 77

@@ -3,7 +3,7 @@
 mod support;
 
 use std::fs;
-use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 
 use serde_json::json;
@@ -120,6 +120,20 @@ fn d26_an_empty_ledger_next_to_other_data_is_refused() {
     fs::create_dir(&ledger).unwrap();
     refused(&server.data()).fails(3, &[ledger.to_str().unwrap(), "empty", "restore"]);
     assert_eq!(fs::read_dir(&ledger).unwrap().count(), 0, "nothing was touched");
+}
+
+/// Each server of a test run wrote two segments of zeros, 100 GB in all.
+#[test]
+fn a_server_of_a_test_allocates_little() {
+    let server = Server::start();
+    let ledger = server.data().join("ledger");
+    while !ledger.join("reserve").exists() {
+        std::thread::yield_now();
+    }
+    let files = fs::read_dir(&ledger).unwrap().map(|file| file.unwrap().metadata().unwrap());
+    let allocated: u64 = files.map(|file| file.blocks() * 512).sum();
+    assert!(allocated < 8 << 20, "{allocated} bytes");
+    assert_eq!(fs::metadata(ledger.join("reserve")).unwrap().len(), 32 << 20, "the format is the same");
 }
 
 /// Only a checkpoint makes content safe from a power loss, and there was none before the next full minute.
@@ -246,7 +260,7 @@ fn s3_59_the_log_names_task_attempt_and_lease() {
 
 /// Starts with this standard output, and returns once it serves.
 fn serves_with(data: &Path, stdout: std::process::Stdio) -> std::process::Child {
-    let mut child = lessor(&["up", "--segment-mib", "32", "--listen", "127.0.0.1:0", "--data"])
+    let mut child = lessor(&["up", "--segment-mib", "32", "--preallocate-mib", "1", "--listen", "127.0.0.1:0", "--data"])
         .arg(data)
         .env("XDG_CACHE_HOME", data.with_file_name("cache"))
         .stdin(std::process::Stdio::null())

@@ -80,7 +80,8 @@ pub(crate) fn ledger_options() -> file::Options {
 }
 
 pub(crate) fn storage(directory: &Path) -> Storage {
-    file::open_data_dir(directory, ledger_options()).expect("the ledger opens").0
+    let options = file::Options { preallocate_bytes: 1 << 20, ..ledger_options() };
+    file::open_data_dir(directory, options).expect("the ledger opens").0
 }
 
 /// A file ledger on a disk that is not a directory of the operating system.

@@ -6,11 +6,20 @@ use disk::{Disk, File, remove_if_present, write_all_at};
 
 use super::error::Fault;
 
-/// Makes a file of durable zeros under a temporary name, and leaves nothing behind when it cannot.
-pub(super) fn prepare(disk: &dyn Disk, name: &str, bytes: u64) -> Result<Arc<dyn File>, Fault> {
+/// Makes a file of durable zeros under a temporary name, and leaves nothing behind when it cannot. Only the first
+/// `preallocate` bytes are written; the rest is a hole.
+pub(super) fn prepare(
+    disk: &dyn Disk,
+    name: &str,
+    bytes: u64,
+    preallocate: u64,
+) -> Result<Arc<dyn File>, Fault> {
     let file = create(disk, name)?;
-    let filled = file
-        .allocate(bytes)
+    let allocated = file.allocate(bytes.min(preallocate)).and_then(|()| {
+        let is_whole = preallocate >= bytes;
+        if is_whole { Ok(()) } else { write_all_at(&*file, &[0], bytes - 1) }
+    });
+    let filled = allocated
         .map_err(Fault::of("allocate", name))
         .and_then(|()| file.sync_data().map_err(Fault::of("sync", name)));
     if let Err(fault) = filled {

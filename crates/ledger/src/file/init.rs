@@ -56,7 +56,7 @@ pub(super) fn initialise(disk: &Arc<dyn Disk>, options: &Options) -> Result<bool
         (names::SEGMENT_TEMP, &*segment, options.segment_bytes, &header.encode()[..]),
         (names::IDENTITY_TEMP, names::IDENTITY, identity.len() as u64, &identity),
     ] {
-        let file = atomic::prepare(&**disk, temp, bytes)?;
+        let file = atomic::prepare(&**disk, temp, bytes, options.preallocate_bytes)?;
         atomic::write_synced(&*file, temp, content)?;
         atomic::publish(&**disk, temp, name)?;
     }

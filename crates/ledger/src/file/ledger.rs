@@ -66,6 +66,7 @@ impl FileLedger {
         Some(ReserveJob {
             disk: self.shared.disk.clone(),
             segment_bytes: self.options.segment_bytes,
+            preallocate_bytes: self.options.preallocate_bytes,
             state: self.reserve.clone(),
             has_ended: false,
         })
@@ -92,8 +93,9 @@ impl FileLedger {
         let (file, from) = match ready {
             Some(file) => (file, names::RESERVE),
             None => {
-                let disk = &*self.shared.disk;
-                match atomic::prepare(disk, names::SEGMENT_TEMP, self.options.segment_bytes) {
+                let (disk, options) = (&*self.shared.disk, &self.options);
+                let (bytes, preallocate) = (options.segment_bytes, options.preallocate_bytes);
+                match atomic::prepare(disk, names::SEGMENT_TEMP, bytes, preallocate) {
                     Ok(file) => (file, names::SEGMENT_TEMP),
                     Err(fault) if is_full(&fault.source) => {
                         let mut reserve = self.reserve();

@@ -114,7 +114,7 @@ impl FileLedger {
         if directory.reserve_bytes.is_some() && !fits {
             disk.remove(names::RESERVE).map_err(Fault::of("remove", names::RESERVE))?;
         }
-        let (active, rewritten) = tail::rewrite(&disk, last, &tail, options.segment_bytes, fits)?;
+        let (active, rewritten) = tail::rewrite(&disk, last, &tail, &options, fits)?;
         let active = Arc::new(active);
 
         let mut segments: Vec<_> = directory.segments.into_iter().map(Arc::new).collect();

@@ -14,6 +14,10 @@ const DEFAULT_MIN_FREE_BYTES: u64 = 24 << 20;
 pub struct Options {
     /// The length of new segments. Existing ones keep theirs.
     pub segment_bytes: u64,
+    /// How much of a new segment is filled with zeros in advance, the whole segment at most. What is not filled in advance
+    /// is not reserved on the disk either, and syncs of it are slower: less is for tests and for servers whose data does
+    /// not matter.
+    pub preallocate_bytes: u64,
     /// The id for a new cluster. Without it a missing or empty directory is refused (D26); a directory that
     /// is initialised already keeps its own id.
     pub create: Option<ClusterId>,
@@ -34,6 +38,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             segment_bytes: DEFAULT_SEGMENT_BYTES,
+            preallocate_bytes: u64::MAX,
             create: None,
             cluster: None,
             drop_unverified_tail: false,

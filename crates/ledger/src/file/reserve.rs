@@ -25,6 +25,7 @@ pub(super) struct ReserveState {
 pub struct ReserveJob {
     pub(super) disk: Arc<dyn Disk>,
     pub(super) segment_bytes: u64,
+    pub(super) preallocate_bytes: u64,
     pub(super) state: Arc<Mutex<ReserveState>>,
     /// Whether the state says how the job ended.
     pub(super) has_ended: bool,
@@ -58,7 +59,8 @@ impl ReserveJob {
     }
 
     fn prepare(&self) -> Result<Arc<dyn File>, Fault> {
-        let file = atomic::prepare(&*self.disk, names::RESERVE_TEMP, self.segment_bytes)?;
+        let (bytes, preallocate) = (self.segment_bytes, self.preallocate_bytes);
+        let file = atomic::prepare(&*self.disk, names::RESERVE_TEMP, bytes, preallocate)?;
         atomic::publish(&*self.disk, names::RESERVE_TEMP, names::RESERVE)?;
         Ok(file)
     }

@@ -13,6 +13,7 @@ use super::{
     error::{Error, Fault},
     frame::SECTOR_BYTES,
     names,
+    options::Options,
     scan::{LaterHeader, Scanner, Step},
     sealed::SealFault,
     segment::Seal,
@@ -145,9 +146,10 @@ pub(super) fn rewrite(
     disk: &Arc<dyn Disk>,
     segment: &Segment,
     tail: &Tail,
-    segment_bytes: u64,
+    options: &Options,
     reserve: bool,
 ) -> Result<(Segment, Rewritten), Error> {
+    let segment_bytes = options.segment_bytes;
     let used = tail.offset + SECTOR_BYTES as u64;
     let (file, how) = if reserve && used <= segment_bytes {
         // A reserve holds zeros only. Were the rename lost after frames were copied into the file, the next
@@ -156,7 +158,7 @@ pub(super) fn rewrite(
         let file = disk.open(names::SEGMENT_TEMP).map_err(Fault::of("open", names::SEGMENT_TEMP))?;
         (file, Rewritten::Copied)
     } else {
-        match prepare(&**disk, names::SEGMENT_TEMP, used.max(segment_bytes)) {
+        match prepare(&**disk, names::SEGMENT_TEMP, used.max(segment_bytes), options.preallocate_bytes) {
             Err(fault) if is_full(&fault.source) => (segment.file.clone(), Rewritten::InPlace),
             other => (other?, Rewritten::Copied),
         }

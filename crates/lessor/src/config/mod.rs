@@ -92,6 +92,12 @@ pub(crate) struct Data {
     #[arg(long, value_name = "MIB", default_value_t = Data::default().segment_mib, value_parser = clap::value_parser!(u64).range(SEGMENT_MIB))]
     pub segment_mib: u64,
 
+    /// How much of each new segment is written in advance, at least 1; less than a whole segment is for tests: a full disk is
+    /// then noticed only when a write fails, which stops the server [default: the whole segment]
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub preallocate_mib: Option<u64>,
+
     /// Days to keep the history of finished tasks
     #[arg(long, value_name = "DAYS", default_value_t = Data::default().history_days)]
     pub history_days: u64,
@@ -203,6 +209,7 @@ impl Default for Data {
             dir: PathBuf::from(".lessor"),
             max_state_mib: None,
             segment_mib: 64,
+            preallocate_mib: None,
             history_days: 7,
             history_mib: 10 * 1_024,
         }
@@ -291,6 +298,7 @@ impl Document for Config {
     fn with_every_key() -> Config {
         let mut config = Config::default();
         config.data.max_state_mib = Some(MIN_STATE_MIB);
+        config.data.preallocate_mib = Some(1);
         config.push.callback_url = Some(String::new());
         config.capabilities.action_cache_update_enabled = Some(true);
         config.storage.cas.root_dir = Some(PathBuf::new());
@@ -309,6 +317,7 @@ impl Document for Config {
             within("storage.max_mib", self.storage.max_mib, 1..=u64::MAX),
             within("storage.min_free_mib", self.storage.min_free_mib, MIN_FREE_MIB),
             within("data.segment_mib", self.data.segment_mib, SEGMENT_MIB),
+            within("data.preallocate_mib", self.data.preallocate_mib.unwrap_or(1), 1..=u64::MAX),
             in_scheduler("heartbeat_timeout_seconds", scheduler.heartbeat_timeout_seconds, 1..=86_400),
             in_scheduler("long_poll_timeout_seconds", scheduler.long_poll_timeout_seconds, poll_seconds),
             in_scheduler("lease_duration_seconds", scheduler.lease_duration_seconds, lease_seconds),

@@ -57,7 +57,7 @@ fn the_content_store_fills_a_small_disk_up_to_the_configured_reserve() {
     let _disk = Tmpfs::mount(&content, 192 << 20).unwrap();
     let (data, file) = (dir.path().join("data"), dir.path().join("server.toml"));
     let text = format!(
-        "[server]\naddress = \"127.0.0.1:0\"\n[data]\ndir = {data:?}\nsegment_mib = 32\n\
+        "[server]\naddress = \"127.0.0.1:0\"\n[data]\ndir = {data:?}\nsegment_mib = 32\npreallocate_mib = 1\n\
          [storage]\nmin_free_mib = 16\n[storage.cas]\nroot_dir = {content:?}\n"
     );
     std::fs::write(&file, text).unwrap();

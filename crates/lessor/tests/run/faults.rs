@@ -141,7 +141,10 @@ fn served(more: &str) -> Server {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("data");
     let server = "[server]\naddress = \"127.0.0.1:0\"\n";
-    let text = format!("{server}[data]\ndir = {:?}\nsegment_mib = 32\n{more}", data.to_str().unwrap());
+    let text = format!(
+        "{server}[data]\ndir = {:?}\nsegment_mib = 32\npreallocate_mib = 1\n{more}",
+        data.to_str().unwrap()
+    );
     let config = dir.path().join("lessor.toml");
     fs::write(&config, text).unwrap();
     let mut command = lessor(&["serve", "--init", "--config"]);

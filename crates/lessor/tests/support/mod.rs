@@ -59,7 +59,7 @@ impl Server {
     /// Starts with the data that is in the directory, and more arguments.
     pub(crate) fn start_in(dir: TempDir, listen: &str, arguments: &[&str]) -> Server {
         let mut command =
-            lessor(&["up", "--segment-mib", "32", "--listen", listen, "--data"]);
+            lessor(&["up", "--segment-mib", "32", "--preallocate-mib", "1", "--listen", listen, "--data"]);
         command.arg(dir.path().join("data")).args(arguments);
         Server::start_by(command, dir)
     }

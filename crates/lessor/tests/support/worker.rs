@@ -7,7 +7,17 @@ use super::{Server, lessor};
 
 /// The command of a coordinator without a worker, with its data below the directory.
 pub(crate) fn coordinator(dir: &Path, listen: &str) -> Command {
-    let mut command = lessor(&["up", "--no-worker", "--segment-mib", "32", "--listen", listen, "--data"]);
+    let mut command = lessor(&[
+        "up",
+        "--no-worker",
+        "--segment-mib",
+        "32",
+        "--preallocate-mib",
+        "1",
+        "--listen",
+        listen,
+        "--data",
+    ]);
     command.arg(dir.join("data"));
     command
 }

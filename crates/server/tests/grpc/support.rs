@@ -59,7 +59,12 @@ impl Served {
 
     async fn start_in(directory: TempDir, scheduler: Scheduler) -> Served {
         let create = directory.path().read_dir().unwrap().next().is_none().then_some(ClusterId([1; 16]));
-        let options = file::Options { create, segment_bytes: 32 << 20, ..file::Options::default() };
+        let options = file::Options {
+            create,
+            segment_bytes: 32 << 20,
+            preallocate_bytes: 1 << 20,
+            ..file::Options::default()
+        };
         let (storage, _) = file::open_data_dir(directory.path(), options).unwrap();
         let queue_defaults = server::reapi::queue_defaults();
         let coordinator_options = coordinator::Options { queue_defaults, ..coordinator::Options::default() };

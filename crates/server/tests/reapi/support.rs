@@ -100,7 +100,12 @@ impl Served {
         let blobs = Arc::new(blobs::Local::new(store));
         let results = Results::new(blobs.clone());
         let create = is_new.then_some(ClusterId([1; 16]));
-        let ledger_options = file::Options { create, segment_bytes: 32 << 20, ..file::Options::default() };
+        let ledger_options = file::Options {
+            create,
+            segment_bytes: 32 << 20,
+            preallocate_bytes: 1 << 20,
+            ..file::Options::default()
+        };
         let (storage, _) = file::open_data_dir(&directory.path().join("data"), ledger_options).unwrap();
         let queue_defaults = server::reapi::queue_defaults();
         let mut options = coordinator::Options { queue_defaults, ..coordinator::Options::default() };

@@ -206,6 +206,11 @@ pub(crate) async fn send(request: RequestBuilder) -> Told {
 
 fn storage(directory: &TempDir) -> Storage {
     let create = Some(ClusterId([1; 16]));
-    let options = file::Options { create, segment_bytes: 32 << 20, ..file::Options::default() };
+    let options = file::Options {
+        create,
+        segment_bytes: 32 << 20,
+        preallocate_bytes: 1 << 20,
+        ..file::Options::default()
+    };
     file::open_data_dir(directory.path(), options).unwrap().0
 }

@@ -139,7 +139,12 @@ async fn started(directory: &Path) -> Running {
     loop {
         let is_new = directory.read_dir().unwrap().next().is_none();
         let create = is_new.then_some(ClusterId([1; 16]));
-        let options = file::Options { create, segment_bytes: 32 << 20, ..file::Options::default() };
+        let options = file::Options {
+            create,
+            segment_bytes: 32 << 20,
+            preallocate_bytes: 1 << 20,
+            ..file::Options::default()
+        };
         match file::open_data_dir(directory, options) {
             Ok((storage, _)) => {
                 let queue_defaults = server::reapi::queue_defaults();
