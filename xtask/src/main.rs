@@ -11,6 +11,7 @@ mod steps;
 mod test;
 mod tidy;
 mod tools;
+mod watchdog;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -29,7 +30,8 @@ struct Cli {
 enum Command {
     /// Run `check`, then every test of the workspace. Must pass before a change is merged.
     ///
-    /// Installs missing tools that the tests need, by package name (this needs root), and prints what it installs.
+    /// Installs missing tools that the tests need, by package name (this needs root), and prints what it installs. Kills
+    /// and names a test that hangs: one that takes ten minutes, or one of a binary that takes forty.
     Test,
     /// Run the checks without the tests: format, tidy (the project's rules), clippy with warnings as errors.
     Check,

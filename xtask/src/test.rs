@@ -1,6 +1,5 @@
 //! `cargo xtask test`: runs the checks, then every test of the workspace, in one build without special features.
 
-use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::Stdio;
 use std::time::Instant;
@@ -8,6 +7,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 
 use crate::steps::{cargo, render_command, step};
+use crate::watchdog::{LIMITS, watch};
 use crate::{check, tools};
 
 /// Every run uses the same random cases, so that only a change can turn a green run red. Plain `cargo test` draws
@@ -29,20 +29,18 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Runs all tests even after a failure, so that one run reports everything that is broken.
+/// Runs all tests even after a failure, so that one run reports everything that is broken. Only a test that hangs ends
+/// the run.
 fn run_tests(root: &Path) -> Result<TestCounts> {
     let mut command = cargo(root);
     command.args(["test", "--workspace", "--no-fail-fast"]).stdout(Stdio::piped());
     command.env("PROPTEST_RNG_SEED", CASES_SEED);
     let mut child = command.spawn().with_context(|| format!("cannot start {}", render_command(&command)))?;
-    let stdout = child.stdout.take().context("the test run has no output")?;
     let mut counts = TestCounts::default();
-    for line in BufReader::new(stdout).split(b'\n') {
-        let line = line.context("cannot read the output of the tests")?;
-        let line = String::from_utf8_lossy(&line);
+    watch(&mut child, LIMITS, |line| {
         println!("{line}");
-        counts.add(&line);
-    }
+        counts.add(line);
+    })?;
     let status = child.wait()?;
     if !status.success() {
         bail!(
