@@ -260,14 +260,15 @@ fn s3_59_the_log_names_task_attempt_and_lease() {
 
 /// Starts with this standard output, and returns once it serves.
 fn serves_with(data: &Path, stdout: std::process::Stdio) -> std::process::Child {
-    let mut child = lessor(&["up", "--segment-mib", "32", "--preallocate-mib", "1", "--listen", "127.0.0.1:0", "--data"])
-        .arg(data)
-        .env("XDG_CACHE_HOME", data.with_file_name("cache"))
-        .stdin(std::process::Stdio::null())
-        .stdout(stdout)
-        .stderr(std::process::Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut child =
+        lessor(&["up", "--segment-mib", "32", "--preallocate-mib", "1", "--listen", "127.0.0.1:0", "--data"])
+            .arg(data)
+            .env("XDG_CACHE_HOME", data.with_file_name("cache"))
+            .stdin(std::process::Stdio::null())
+            .stdout(stdout)
+            .stderr(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
     let log = std::io::BufReader::new(child.stderr.take().unwrap());
     let mut lines = std::io::BufRead::lines(log).map(|line| line.unwrap());
     assert!(lines.any(|line| line.contains(r#""message":"serving""#)), "it ended before it served");
