@@ -87,7 +87,7 @@ fn p14_an_unknown_key_names_the_nearest_known_one_and_its_line() {
     assert!(told.contains("line 4: unknown key dta; did you mean data?"), "{told}");
     assert!(told.contains("did you mean execution.scheduler.long_poll_timeout_seconds?"), "{told}");
     let told = faults("[server]\nxylophone = 1");
-    assert!(told.contains("known at [server]: address, instance_name"), "{told}");
+    assert!(told.contains("known at [server]: address, allowed_hosts, instance_name"), "{told}");
 }
 
 #[test]

@@ -53,12 +53,15 @@ impl Connections {
         Open(connection)
     }
 
-    /// Asks one idle connection to close, if there is one.
+    /// Asks one idle connection to close, if there is one. One at a time: it is closed soon.
     pub(super) fn close_idle(&self) {
         let open = self.lock();
+        if open.values().any(|connection| connection.is_idle() && connection.is_closing()) {
+            return;
+        }
         let mut held = HashMap::<IpAddr, usize>::new();
         open.values().for_each(|connection| *held.entry(connection.peer).or_default() += 1);
-        let idle = open.values().filter(|connection| connection.is_idle() && !connection.is_closing());
+        let idle = open.values().filter(|connection| connection.is_idle());
         let chosen = idle.max_by_key(|connection| {
             let last_use = connection.last_use.load(Ordering::Relaxed);
             (held[&connection.peer], std::cmp::Reverse(last_use))

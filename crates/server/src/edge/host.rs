@@ -53,8 +53,7 @@ mod tests {
 
     #[test]
     fn only_addresses_and_localhost_cannot_be_rebound() {
-        for host in ["127.0.0.1", "127.0.0.1:8980", "[::1]:8980", "[::1]", "::1", "LOCALHOST", "localhost:1"]
-        {
+        for host in ["127.0.0.1", "127.0.0.1:8980", "[::1]:8980", "[::1]", "LOCALHOST", "localhost:1"] {
             assert!(cannot_be_rebound(host), "{host}");
         }
         for host in [

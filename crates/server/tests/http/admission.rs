@@ -34,6 +34,11 @@ impl Idle {
         idle
     }
 
+    /// Waits until the server closed it, in whatever way.
+    async fn is_closed(self) {
+        let _ = timeout(PATIENCE, self.connection).await.expect("it is still open").unwrap();
+    }
+
     async fn healthz(&mut self, served: &Served) -> Option<u16> {
         let request = hyper::Request::get(format!("http://{}/healthz", served.address));
         let response = self.sender.send_request(request.body(Empty::new()).unwrap()).await.ok()?;
@@ -70,7 +75,7 @@ async fn n11_idle_connections_make_room_for_newcomers() {
     let first = Idle::connect(&served, 1).await;
     let second = Idle::connect(&served, 1).await;
     assert!(newcomer(&served, 1).await.starts_with("HTTP/1.1 200"));
-    timeout(PATIENCE, first.connection).await.expect("it is still open").unwrap().unwrap();
+    first.is_closed().await;
     assert!(!second.connection.is_finished(), "one is enough");
 }
 
@@ -84,7 +89,7 @@ async fn a3_the_address_that_holds_most_makes_room() {
     }
     assert!(newcomer(&served, 3).await.starts_with("HTTP/1.1 200"));
     let oldest = many.remove(0);
-    timeout(PATIENCE, oldest.connection).await.expect("it is still open").unwrap().unwrap();
+    oldest.is_closed().await;
     assert_eq!(alone.healthz(&served).await, Some(200), "an older connection of another address stays");
 }
 
