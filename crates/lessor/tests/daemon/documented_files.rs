@@ -56,7 +56,7 @@ Arch = "x86_64"
 container = "none"
 
 [worker.host]
-work_dir = "/tmp/expbuild-worker"
+work_dir = "/var/lib/expbuild/worker"
 use_sandbox = false
 env_whitelist = ["PATH", "HOME"]
 "#;

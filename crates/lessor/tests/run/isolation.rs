@@ -1,4 +1,4 @@
-//! What an action of `lessor up` can reach of the server and of its machine. These tests need bubblewrap, which
+//! The isolation of the actions of `lessor up` from the server and its machine. These tests need bubblewrap, which
 //! `cargo xtask test` installs.
 
 use crate::run;
