@@ -11,6 +11,8 @@ mod callbacks;
 mod claims;
 mod convert;
 mod edge;
+#[doc(hidden)]
+pub mod fuzzing;
 mod grpc;
 mod leases;
 mod metrics;

@@ -58,11 +58,12 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("fake-disk", &["disk"]),
     ("simulator", &["authority", "disk", "ledger", "history", "coordinator", "auditor", "fake-disk"]),
     ("chaos", &["authority", "ledger", "history", "coordinator", "contract-clients", "wire", "auditor"]),
+    ("fuzz-targets", &["authority", "ledger", "blobs", "server", "wire", "fake-disk"]),
     ("xtask", &[]),
 ];
 
 /// Crates for tests only, never part of the product.
-const TEST_ONLY: &[&str] = &["auditor", "simulator", "chaos", "fake-disk"];
+const TEST_ONLY: &[&str] = &["auditor", "simulator", "chaos", "fake-disk", "fuzz-targets"];
 
 /// Outer crates that a crate's own tests may use, because one end of a contract cannot be tested without the other.
 const MAY_TEST_WITH: &[(&str, &[&str])] = &[

@@ -17,7 +17,7 @@ mod metadata;
 mod operations;
 mod operations_page;
 mod queue_defaults;
-mod resource_name;
+pub(crate) mod resource_name;
 mod results;
 mod store;
 

@@ -17,20 +17,20 @@ const HEADER: &str = "build.bazel.remote.execution.v2.resource-name";
 
 /// Compression on the wire. Stored content is never compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Compression {
+pub(crate) enum Compression {
     None,
     Zstd,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct ReadName {
+pub(crate) struct ReadName {
     pub instance: String,
     pub compression: Compression,
     pub digest: Digest,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct WriteName {
+pub(crate) struct WriteName {
     pub instance: String,
     pub upload: String,
     pub compression: Compression,
@@ -38,7 +38,7 @@ pub(super) struct WriteName {
 }
 
 /// `{instance/}(blobs|compressed-blobs/{compressor})/{function/}{hash}/{size}`
-pub(super) fn parse_read(name: &str) -> Result<ReadName, Status> {
+pub(crate) fn parse_read(name: &str) -> Result<ReadName, Status> {
     let segments = segments(name)?;
     let blobs = segments
         .iter()
@@ -53,7 +53,7 @@ pub(super) fn parse_read(name: &str) -> Result<ReadName, Status> {
 }
 
 /// `{instance/}uploads/{id}/(blobs|compressed-blobs/{compressor})/{function/}{hash}/{size}{/anything}`
-pub(super) fn parse_write(name: &str) -> Result<WriteName, Status> {
+pub(crate) fn parse_write(name: &str) -> Result<WriteName, Status> {
     let segments = segments(name)?;
     let uploads =
         segments.iter().position(|segment| *segment == "uploads").ok_or_else(|| not_a_name(name))?;

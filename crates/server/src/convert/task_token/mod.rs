@@ -133,7 +133,12 @@ async fn recorded(handle: &Handle) -> Result<Option<KeyId>, Unavailable> {
     Ok(handle.token_key().await?.and_then(|key| KeyId::parse(&key.id)))
 }
 
-impl KeyRing<'_> {
+impl<'a> KeyRing<'a> {
+    /// The keys of a server that has never rotated its key.
+    pub(crate) fn first(tokens: &'a TaskTokens) -> KeyRing<'a> {
+        KeyRing { secret: &tokens.secret, current: KeyId::FIRST }
+    }
+
     /// A token for one attempt. It covers the task's deadline and the grace after it as far as it may.
     pub(crate) fn issue(
         &self,
