@@ -8,6 +8,7 @@ use std::time::Duration;
 use authority::command::{Grant, LeaseTasks};
 use coordinator::Handle;
 use tokio::sync::{Semaphore, watch};
+use url::Url;
 use wire::MAX_WAIT_MS;
 
 use crate::convert::lease_id::LeaseIds;
@@ -85,7 +86,10 @@ impl App {
 
     /// As [`App::new`], with other settings.
     pub fn with_options(handle: Handle, lease_key: [u8; 32], options: Options) -> App {
-        let Options { scheduler, push, receiving, content, metrics, allowed_hosts } = options;
+        let Options { scheduler, push, receiving, content, metrics, mut allowed_hosts } = options;
+        // A proxy in front of the server may pass on the name under which it is called back.
+        let callback_url = push.callback_url.as_deref().and_then(|url| Url::parse(url).ok());
+        allowed_hosts.extend(callback_url.and_then(|url| url.host_str().map(str::to_owned)));
         metrics.show(handle.metrics());
         handle.registry().set_heartbeat_timeout_ms(scheduler.heartbeat_timeout.as_millis() as u64);
         App(Arc::new(Inner {

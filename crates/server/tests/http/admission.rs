@@ -8,7 +8,7 @@ use hyper::body::Bytes;
 use hyper::client::conn::http2::{SendRequest, handshake};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use serde_json::json;
-use server::Limits;
+use server::{Limits, PushOptions};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinHandle;
@@ -35,7 +35,7 @@ impl Idle {
     }
 
     /// Waits until the server closed it, in whatever way.
-    async fn is_closed(self) {
+    async fn closed(self) {
         let _ = timeout(PATIENCE, self.connection).await.expect("it is still open").unwrap();
     }
 
@@ -75,7 +75,7 @@ async fn n11_idle_connections_make_room_for_newcomers() {
     let first = Idle::connect(&served, 1).await;
     let second = Idle::connect(&served, 1).await;
     assert!(newcomer(&served, 1).await.starts_with("HTTP/1.1 200"));
-    first.is_closed().await;
+    first.closed().await;
     assert!(!second.connection.is_finished(), "one is enough");
 }
 
@@ -89,7 +89,7 @@ async fn a3_the_address_that_holds_most_makes_room() {
     }
     assert!(newcomer(&served, 3).await.starts_with("HTTP/1.1 200"));
     let oldest = many.remove(0);
-    oldest.is_closed().await;
+    oldest.closed().await;
     assert_eq!(alone.healthz(&served).await, Some(200), "an older connection of another address stays");
 }
 
@@ -126,10 +126,21 @@ async fn n11_beyond_the_limit_busy_connections_stay_and_newcomers_wait_their_tur
 /// A page of a name that was rebound to loopback could read everything.
 #[tokio::test]
 async fn x18_on_loopback_only_known_hosts_are_served() {
-    let options = server::Options { allowed_hosts: vec!["build.internal".to_owned()], ..Default::default() };
+    let callback_url = Some("https://hooks.internal/base".to_owned());
+    let push = PushOptions { callback_url, ..PushOptions::default() };
+    let allowed_hosts = vec!["build.internal".to_owned()];
+    let options = server::Options { allowed_hosts, push, ..Default::default() };
     let served = Served::start_with_options(Limits::default(), options).await;
     let get = |host: &str| send(served.request("GET", "/v1/queues").header("host", host));
-    for host in ["127.0.0.1:8980", "[::1]", "10.1.2.3", "localhost", "Localhost:1", "BUILD.internal:8980"] {
+    for host in [
+        "127.0.0.1:8980",
+        "[::1]",
+        "10.1.2.3",
+        "localhost",
+        "Localhost:1",
+        "BUILD.internal:8980",
+        "hooks.internal",
+    ] {
         assert_eq!(get(host).await.status, 200, "{host}");
     }
     for host in ["evil.example", "evil.example:8980", "localhost.evil.example", "x.build.internal"] {

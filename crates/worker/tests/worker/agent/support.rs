@@ -79,7 +79,7 @@ impl Served {
     pub(crate) async fn http(&self, method: &str, path: &str, body: &str) -> Value {
         let mut stream = TcpStream::connect(self.address).await.unwrap();
         let request = format!(
-            "{method} {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: application/json\r\n\
+            "{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: application/json\r\n\
              content-length: {}\r\n\r\n{body}",
             body.len()
         );
