@@ -1,5 +1,5 @@
-//! What a worker adds to its report beside the outcome: metrics, a stack trace, partial progress. It is stored within
-//! limits, and no decision reads it.
+//! The details that a worker adds to its report beside the outcome: metrics, a stack trace, partial progress. They are stored
+//! within limits, and no decision reads them.
 
 use std::sync::Arc;
 

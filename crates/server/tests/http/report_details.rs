@@ -1,5 +1,5 @@
-//! What a worker adds to its report is stored, displayed and handed to the next attempt; and a report or heartbeat with
-//! fields of a newer version is not lost.
+//! The details of a report are stored, displayed and handed to the next attempt; and a report or heartbeat with fields of a
+//! newer version is not lost.
 
 use serde_json::json;
 
