@@ -283,6 +283,8 @@ impl Causes {
     fn hear(&mut self, request: &Request, at: Time) {
         let named = |lease: &LeaseRef| (lease.scope.tenant.clone(), lease.worker.clone());
         let workers: Vec<_> = match request {
+            // The stream polls by itself.
+            Request::Poll { lease, .. } if lease.contract == Contract::Stream => Vec::new(),
             Request::Poll { lease, .. } => vec![(lease.scope.tenant.clone(), lease.worker.clone())],
             Request::Decide(batch) => {
                 let item = |item: &BatchItem| match item {

@@ -200,7 +200,7 @@ pub struct TaskDetail {
     pub progress: Option<Progress>,
 }
 
-/// A worker that was seen since this process began. Advisory; it never changes a task.
+/// A worker that was seen since this process began.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WorkerView {
     pub worker: Arc<str>,

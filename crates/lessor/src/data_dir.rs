@@ -62,21 +62,24 @@ impl DataDir {
     /// Opens the directory. A missing or empty directory is initialized if `may_create`; a directory with other files in it
     /// is refused, and so is one that has lost its ledger.
     pub(crate) fn open(path: &Path, may_create: bool) -> Result<DataDir> {
-        let is_new = !path.join(LEDGER).exists();
+        let ledger = path.join(LEDGER);
+        let is_begun = ledger.exists();
         let shown = || path.display().to_string();
-        if is_new && !is_blank(path).map_err(Refused::unusable("read", path))? {
+        if !is_begun && !is_blank(path).map_err(Refused::unusable("read", path))? {
             return Err(Refused::Foreign(shown()).into());
         }
-        if is_new && !may_create {
+        if !is_begun && !may_create {
             return Err(Refused::Empty(shown()).into());
         }
-        let ledger = path.join(LEDGER);
+        let is_new = !ledger_backend::is_initialized(&ledger);
         let beside = WRITTEN_AFTER_THE_LEDGER.into_iter().find(|name| path.join(name).exists());
-        if let Some(beside) = beside.filter(|_| !ledger_backend::is_initialized(&ledger)) {
+        if let Some(beside) = beside.filter(|_| is_new) {
             return Err(Refused::LostLedger { ledger: ledger.display().to_string(), beside }.into());
         }
         files::create_dir_durably(path, DIRECTORY_MODE).map_err(Refused::unusable("create", path))?;
         close_to_others(path);
+        // First of all, so that a start which fails or is killed later leaves a directory that the next start takes up.
+        files::create_dir_durably(&ledger, DIRECTORY_MODE).map_err(Refused::unusable("create", &ledger))?;
         Ok(DataDir { path: path.to_path_buf(), is_new })
     }
 

@@ -21,7 +21,7 @@ pub struct RegisterWorkerResponse {
     /// How often the worker should send a heartbeat.
     #[prost(message, optional, tag = "16")]
     pub heartbeat_interval: ::core::option::Option<::prost_types::Duration>,
-    /// A worker that was silent for so long has to register again.
+    /// A worker that was silent for so long has lost its leases and has to register again.
     #[prost(message, optional, tag = "17")]
     pub heartbeat_timeout: ::core::option::Option<::prost_types::Duration>,
     /// The longest wait of LeaseTask.
@@ -177,13 +177,13 @@ pub struct UpdateTaskStatusRequest {
     /// Gives the lease back at no cost to the task; the status stays UNKNOWN.
     #[prost(bool, tag = "22")]
     pub release: bool,
-    /// JSON text of an object, for people; at most 16 KiB.
+    /// JSON text, for people. Left out if it has more than 16 KiB.
     #[prost(bytes = "bytes", tag = "23")]
     pub metrics_json: ::prost::bytes::Bytes,
     /// If failed. Only the first 32 KiB are kept.
     #[prost(string, tag = "24")]
     pub stack_trace: ::prost::alloc::string::String,
-    /// If failed: JSON text that the next attempt receives; at most 64 KiB.
+    /// If failed: JSON text that the next attempt receives. Left out if it has more than 64 KiB.
     #[prost(bytes = "bytes", tag = "25")]
     pub partial_progress_json: ::prost::bytes::Bytes,
 }
@@ -808,7 +808,7 @@ pub mod worker_scheduler_client {
                 );
             self.inner.unary(req, path, codec).await
         }
-        /// The worker leaves; its leases are given back at no cost to their tasks.
+        /// The worker leaves; the leases of its session, or without one those of LeaseTask, are given back at no cost.
         pub async fn unregister_worker(
             &mut self,
             request: impl tonic::IntoRequest<super::UnregisterWorkerRequest>,
@@ -937,7 +937,7 @@ pub mod worker_scheduler_server {
             tonic::Response<super::HeartbeatResponse>,
             tonic::Status,
         >;
-        /// The worker leaves; its leases are given back at no cost to their tasks.
+        /// The worker leaves; the leases of its session, or without one those of LeaseTask, are given back at no cost.
         async fn unregister_worker(
             &self,
             request: tonic::Request<super::UnregisterWorkerRequest>,

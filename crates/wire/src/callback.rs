@@ -81,12 +81,12 @@ pub struct TaskCompleted {
     #[serde(default, deserialize_with = "object::optional")]
     pub error: Option<CallbackError>,
     /// An object, usually with `cpuTimeMs`, `peakMemoryBytes`, `ioReadBytes` and `ioWriteBytes`. For people; kept with the
-    /// task, at most 16 KiB.
+    /// task, unless it has more than 16 KiB.
     pub metrics: Option<Json>,
     /// With CANCELLED. For people; kept with the task.
     #[serde(alias = "cancelled_during_phase")]
     pub cancelled_during_phase: Option<String>,
-    /// With CANCELLED or FAILED: what was done so far, at most 64 KiB. The next attempt receives it.
+    /// With CANCELLED or FAILED: what was done so far. The next attempt receives it, unless it has more than 64 KiB.
     #[serde(alias = "partial_progress")]
     pub partial_progress: Option<Json>,
 }

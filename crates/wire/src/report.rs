@@ -29,7 +29,7 @@ pub struct ReportCompletion {
     pub task_id: Option<String>,
     /// Any JSON, at most 1 MiB; null when missing.
     pub result: Option<Json>,
-    /// Any JSON, for people; at most 16 KiB.
+    /// Any JSON, for people; left out if it has more than 16 KiB.
     pub metrics: Option<Json>,
 }
 
@@ -55,9 +55,9 @@ pub struct ReportFailure {
     pub error: Option<ReportedError>,
     /// Only the first 32 KiB are kept.
     pub stack_trace: Option<String>,
-    /// Any JSON, for people; at most 16 KiB.
+    /// Any JSON, for people; left out if it has more than 16 KiB.
     pub metrics: Option<Json>,
-    /// Any JSON that the next attempt receives; at most 64 KiB.
+    /// Any JSON that the next attempt receives; left out if it has more than 64 KiB.
     pub partial_progress: Option<Json>,
 }
 

@@ -79,9 +79,9 @@ with_task_context! {
         pub result: Option<Json>,
         /// How the newest failed attempt failed; nothing once the task is COMPLETED.
         pub error: Option<TaskError>,
-        /// The metrics of the newest report that had some.
+        /// The metrics of the newest report.
         pub metrics: Option<Json>,
-        /// What the newest failed attempt had done when it ended; the next attempt receives it.
+        /// The newest partial progress of a failed attempt; the next attempt receives it.
         pub partial_progress: Option<Json>,
         /// Where an attempt was when it stopped because of a cancel.
         pub cancelled_during_phase: Option<String>,

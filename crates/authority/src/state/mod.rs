@@ -251,13 +251,18 @@ impl State {
     }
 
     /// The workers, each with its tenant, whose leases end when the worker is lost. Visits every lease.
-    pub fn lease_holders(&self) -> BTreeSet<(Arc<str>, Arc<str>)> {
-        let leases = self.workers.iter().map(|(_, slot)| (*slot, self.tasks.at(*slot).lease()));
-        let ending =
-            leases.filter_map(|(slot, lease)| Some((slot, lease.filter(|l| rules::ends_with_worker(l))?)));
-        ending
-            .map(|(slot, lease)| (self.queue_at(slot).key.scope.tenant.clone(), lease.worker.clone()))
-            .collect()
+    pub fn lease_holders(&self) -> Vec<(Arc<str>, Arc<str>)> {
+        let mut holders: Vec<(Arc<str>, Arc<str>)> = Vec::new();
+        // The leases of a worker follow each other, and most workers serve one tenant.
+        for (worker, slot) in &self.workers {
+            let ends = self.tasks.at(*slot).lease().is_some_and(rules::ends_with_worker);
+            let tenant = &self.queue_at(*slot).key.scope.tenant;
+            let of_worker = holders.iter().rev().take_while(|(_, name)| name == worker);
+            if ends && !of_worker.into_iter().any(|(name, _)| name == tenant) {
+                holders.push((tenant.clone(), worker.clone()));
+            }
+        }
+        holders
     }
 
     /// Builds the index for a worker profile in these queues. The index may be dropped at any time.

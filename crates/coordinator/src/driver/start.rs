@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use authority::command::TakeOver;
 use authority::{Command, Position, QueueDefaults, State, Time};
-use ledger::{ProjectionOffsets, Reader, Recovery, RecoveryError, Storage, record};
+use ledger::{ProjectionOffsets, Recovery, RecoveryError, Storage};
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
 use super::ledger_thread;
@@ -26,7 +26,7 @@ use crate::waiting::Waiting;
 /// may have been set wrong, and what is deleted does not come back.
 const PLAUSIBLE_GAP_MS: u64 = 24 * 60 * 60 * 1_000;
 const PURGE_HOLD_MS: u64 = 60 * 60 * 1_000;
-/// The name under which the position of the last record before the jump is saved.
+/// The name under which the end of the hold is saved, as a number of milliseconds.
 const CLOCK_JUMP: &str = "clock-jump";
 
 pub struct Options {
@@ -119,7 +119,7 @@ pub fn start(storage: Storage, options: Options) -> Result<Running, StartError> 
     state.set_max_bytes(options.max_state_bytes);
     state.set_queue_defaults(options.queue_defaults);
     let clock = Arc::new(Clock::start(state.time()));
-    let hold = purge_hold(&state, clock.now(), &*offsets, &*reader);
+    let hold = purge_hold(&state, clock.now(), &*offsets);
     let tasks = state.len();
 
     // Not bounded by itself: one batch, one snapshot step and one job of each kind are in work at a time, and each
@@ -221,39 +221,27 @@ impl Driver {
 }
 
 /// Until when nothing is purged for its age: for a while after the clock jumped, also if that was an earlier start.
-fn purge_hold(state: &State, now: Time, offsets: &dyn ProjectionOffsets, reader: &dyn Reader) -> Time {
+fn purge_hold(state: &State, now: Time, offsets: &dyn ProjectionOffsets) -> Time {
     let gap = now.since_ms(state.time());
     if state.is_empty() || gap <= PLAUSIBLE_GAP_MS {
-        return recorded_hold(offsets, reader).unwrap_or_else(|error| {
-            tracing::warn!(
-                error,
-                "the record of the last clock jump cannot be read; old tasks are purged in an hour"
-            );
-            now.plus_ms(PURGE_HOLD_MS)
-        });
+        match offsets.load(CLOCK_JUMP) {
+            // A hold that ends later than one begun now was begun by a clock that has been set right since.
+            Ok(end) => {
+                let end = end.map_or(Time::ZERO, |end| Time(end.0));
+                return if end > now.plus_ms(PURGE_HOLD_MS) { Time::ZERO } else { end };
+            }
+            Err(error) => tracing::warn!(%error, "the end of the purge hold cannot be read"),
+        }
+    } else {
+        tracing::warn!(
+            hours = gap / 3_600_000,
+            "the clock is far ahead of the newest record; if it is right, old tasks are purged in an hour"
+        );
     }
-    tracing::warn!(
-        hours = gap / 3_600_000,
-        "the clock is far ahead of the newest record; if it is right, old tasks are purged in an hour"
-    );
+    let end = now.plus_ms(PURGE_HOLD_MS);
     // Before this start's first record, which hides the jump from the next start.
-    if let Err(error) = offsets.save(CLOCK_JUMP, state.position()) {
-        tracing::warn!(%error, "the clock jump could not be recorded; a restart within the hour purges old tasks");
+    if let Err(error) = offsets.save(CLOCK_JUMP, Position(end.0)) {
+        tracing::warn!(%error, "the purge hold could not be saved; a restart within the hour purges old tasks");
     }
-    now.plus_ms(PURGE_HOLD_MS)
-}
-
-/// The end of the hold that an earlier start began. The first record after the jump holds its time.
-fn recorded_hold(offsets: &dyn ProjectionOffsets, reader: &dyn Reader) -> Result<Time, String> {
-    let last_before = offsets.load(CLOCK_JUMP).map_err(|error| error.to_string())?;
-    let next = reader.next().map_err(|error| error.to_string())?;
-    // A ledger that was restored from an older copy does not reach the jump.
-    let Some(position) = last_before.map(Position::next).filter(|position| *position < next) else {
-        return Ok(Time::ZERO);
-    };
-    let found = reader.record(position).map_err(|error| error.to_string())?;
-    // A record that is trimmed is older than the hold.
-    let Some(bytes) = found else { return Ok(Time::ZERO) };
-    let decoded = record::decode(&bytes).map_err(|error| error.to_string())?;
-    Ok(decoded.at.plus_ms(PURGE_HOLD_MS))
+    end
 }

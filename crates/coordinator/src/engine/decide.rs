@@ -3,7 +3,7 @@
 use authority::command::{
     ExtendAnswer, ExtendLease, Grant, LeaseTasks, RedriveAnswer, Refusal, SubmitAnswer,
 };
-use authority::{Answer, Command, Event, Time};
+use authority::{Answer, Command, Contract, Event, Time};
 
 use super::polls::Offer;
 use super::{DiskSpace, Engine, ReplyTo};
@@ -71,7 +71,10 @@ impl<T: ReplyTo> Engine<T> {
     }
 
     pub(super) fn poll(&mut self, lease: LeaseTasks, until: Time, now: Time, reply_to: T) {
-        self.registry.record_heartbeat(&lease.scope, &lease.worker, now);
+        // The stream polls by itself, also for a worker that says nothing any more.
+        if lease.contract != Contract::Stream {
+            self.registry.record_heartbeat(&lease.scope, &lease.worker, now);
+        }
         let grants = self.lease(&lease, now);
         if !grants.is_empty() || until <= now {
             return self.reply(reply_to, Reply::Leased(grants));

@@ -45,16 +45,16 @@ impl<T: ReplyTo> Engine<T> {
             return;
         }
         let heard = self.registry.heard_lately(now);
-        for holder in self.state.lease_holders().difference(&heard) {
-            let (tenant, worker) = holder.clone();
+        for (tenant, worker) in
+            self.state.lease_holders().into_iter().filter(|holder| !heard.contains(holder))
+        {
+            if self.is_full() {
+                self.lost_workers.next_check = now;
+                return;
+            }
             tracing::warn!(%worker, %tenant, "worker lost: it sent nothing for the heartbeat timeout, so its leases end");
             let end = Command::EndWorker(EndWorker { tenant, worker });
-            while self.run_quietly(end.clone(), now) {
-                if self.is_full() {
-                    self.lost_workers.next_check = now;
-                    return;
-                }
-            }
+            while self.run_quietly(end.clone(), now) && !self.is_full() {}
         }
     }
 }

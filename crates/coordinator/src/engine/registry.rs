@@ -1,10 +1,9 @@
-//! The registry of workers that were seen since this process started. It is advisory: it is empty after a restart, decides
-//! which workers are offered work, and never changes a task.
+//! The registry of workers that were seen since this process started. It is empty after a restart. It decides which workers
+//! are offered work; a worker that it has not heard of for the heartbeat timeout loses its leases of the scheduler.
 //!
 //! The engine records heartbeats in it. Adapters read and write it directly and not through the writer's queue, because
 //! nothing in it is a decision.
 
-use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -81,6 +80,8 @@ pub enum Liveness {
 struct SeenWorker {
     at: Time,
     registered: Option<Registered>,
+    /// It unregistered, and was not seen since. It is listed no more, but was not silent either.
+    has_left: bool,
 }
 
 impl Default for Registry {
@@ -121,14 +122,18 @@ impl Registry {
         let mut workers = self.lock();
         match workers.get_mut(&key) {
             Some(known) => self.refresh(known, now),
-            None => self.insert(&mut workers, key, SeenWorker { at: now, registered: None }),
+            None => self.insert(&mut workers, key, SeenWorker { at: now, registered: None, has_left: false }),
         }
     }
 
     pub fn register(&self, scope: &Scope, worker: &Arc<str>, registration: Registration, now: Time) {
         let status = WorkerStatus::default();
         let registered = Some(Registered { registration: Arc::new(registration), status });
-        self.insert(&mut self.lock(), (scope.clone(), worker.clone()), SeenWorker { at: now, registered });
+        self.insert(
+            &mut self.lock(),
+            (scope.clone(), worker.clone()),
+            SeenWorker { at: now, registered, has_left: false },
+        );
         self.changed.send_replace(());
     }
 
@@ -176,6 +181,7 @@ impl Registry {
             return Liveness::Superseded;
         }
         known.at = known.at.max(now);
+        known.has_left = false;
         match &mut known.registered {
             Some(registered) => {
                 registered.status = status;
@@ -206,22 +212,30 @@ impl Registry {
         .collect()
     }
 
-    /// Forgets a worker, unless another session of it than the one named has registered since.
-    pub fn unregister(&self, scope: &Scope, worker: &Arc<str>, session: Option<&Arc<str>>) {
-        if let Entry::Occupied(known) = self.lock().entry((scope.clone(), worker.clone())) {
-            let registered = known.get().registered.as_ref();
+    /// Ends a registration, unless another session of the worker than the one named has registered since.
+    pub fn unregister(&self, scope: &Scope, worker: &Arc<str>, session: Option<&Arc<str>>, now: Time) {
+        if let Some(known) = self.lock().get_mut(&(scope.clone(), worker.clone())) {
+            let registered = known.registered.as_ref();
             let current = registered.and_then(|registered| registered.registration.session.as_ref());
             if session.is_none() || current == session {
-                known.remove();
+                *known = SeenWorker { at: known.at.max(now), registered: None, has_left: true };
                 self.changed.send_replace(());
             }
         }
     }
 
+    /// The live registrations of a worker, in all workspaces of its tenant.
+    pub fn registrations(&self, tenant: &str, worker: &str, now: Time) -> Vec<Arc<Registration>> {
+        let workers = self.lock();
+        let mine = workers.iter().filter(|((scope, name), _)| *scope.tenant == *tenant && **name == *worker);
+        let live = mine.filter(|(_, known)| !self.is_silent(known, now));
+        live.filter_map(|(_, known)| Some(known.registered.as_ref()?.registration.clone())).collect()
+    }
+
     /// The workers of a scope, by name.
     pub fn view(&self, scope: &Scope, state: &State, now: Time) -> Vec<WorkerView> {
         let mut workers = self.lock();
-        let mine = workers.iter_mut().filter(|((other, _), _)| other == scope);
+        let mine = workers.iter_mut().filter(|((other, _), known)| other == scope && !known.has_left);
         let mut workers: Vec<_> = mine
             .map(|((_, worker), known)| {
                 self.forget_if_silent(known, now);
@@ -264,6 +278,7 @@ impl Registry {
     fn refresh(&self, known: &mut SeenWorker, now: Time) {
         self.forget_if_silent(known, now);
         known.at = known.at.max(now);
+        known.has_left = false;
     }
 
     /// A timeout ends a registration even if it was not noticed in time.
@@ -393,9 +408,9 @@ mod tests {
     fn only_the_newest_session_unregisters_a_worker() {
         let (registry, w) = (Registry::default(), Arc::from("w"));
         registry.register(&scope(), &w, session("new"), Time(0));
-        registry.unregister(&scope(), &w, Some(&Arc::from("old")));
+        registry.unregister(&scope(), &w, Some(&Arc::from("old")), Time(9));
         assert!(registry.registered(&scope(), &w, Time(0)).is_some());
-        registry.unregister(&scope(), &w, Some(&Arc::from("new")));
+        registry.unregister(&scope(), &w, Some(&Arc::from("new")), Time(9));
         assert!(registry.registered(&scope(), &w, Time(0)).is_none());
     }
 
@@ -413,9 +428,9 @@ mod tests {
         assert_eq!(until, Time(2 + HEARTBEAT_TIMEOUT_MS));
         assert_eq!(registry.registered_until(until), Some(until));
         assert_eq!(registry.registered_until(until.plus_ms(1)), None);
-        registry.unregister(&scope(), &w, Some(&Arc::from("other")));
+        registry.unregister(&scope(), &w, Some(&Arc::from("other")), Time(9));
         assert!(!has_changed());
-        registry.unregister(&scope(), &w, None);
+        registry.unregister(&scope(), &w, None, Time(9));
         assert!(has_changed());
     }
 }

@@ -44,6 +44,14 @@ pub(crate) fn not_registered(worker: &str) -> Status {
     )
 }
 
+pub(crate) fn registered_elsewhere(worker: &str) -> Status {
+    let detail = format!(
+        "{worker} is registered from another address: choose another worker_id, or wait until that worker leaves or is silent \
+         for the heartbeat timeout"
+    );
+    precondition("registered_elsewhere", detail)
+}
+
 pub(crate) fn superseded(worker: &str) -> Status {
     precondition("superseded", format!("another session of {worker} has registered since: stop"))
 }

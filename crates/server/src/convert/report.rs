@@ -22,7 +22,7 @@ pub(crate) fn completion(
 ) -> Result<ReportCompletion, Problem> {
     let result = inline(field, &result.unwrap_or_else(Json::null))?;
     let digest = content::completion(&result).map_err(|fault| Problem::field(field, fault.what))?;
-    Ok(ReportCompletion { lease, digest, result, details: details.parse()? })
+    Ok(ReportCompletion { lease, digest, result, details: details.bounded() })
 }
 
 pub(crate) fn failure(
@@ -31,7 +31,7 @@ pub(crate) fn failure(
     retryable: Option<bool>,
     details: Details<'_>,
 ) -> Result<ReportFailure, Problem> {
-    let (digest, details) = (content::failure(&error), details.parse()?);
+    let (digest, details) = (content::failure(&error), details.bounded());
     Ok(ReportFailure { lease, digest, error, details, retryable, draw: ids::draw()? })
 }
 

@@ -10,7 +10,6 @@ use authority::limits::{
 use wire::Json;
 
 use super::names::beginning;
-use super::problem::{Code, Problem};
 
 /// The details as a contract has them; `null` and empty texts count as missing.
 #[derive(Default)]
@@ -22,24 +21,30 @@ pub(crate) struct Details<'a> {
 }
 
 impl Details<'_> {
-    pub(crate) fn parse(self) -> Result<Option<Arc<ReportDetails>>, Problem> {
+    /// The details within their limits. What is too long is left out or cut: no report is lost because of it.
+    pub(crate) fn bounded(self) -> Option<Arc<ReportDetails>> {
         let details = ReportDetails {
-            metrics: json("metrics", self.metrics, MAX_METRICS_BYTES)?,
+            metrics: json("metrics", self.metrics, MAX_METRICS_BYTES),
             stack_trace: text(self.stack_trace, MAX_STACK_TRACE_BYTES),
             cancelled_during_phase: text(self.cancelled_during_phase, MAX_MESSAGE_BYTES),
-            partial_progress: json("partialProgress", self.partial_progress, MAX_PARTIAL_PROGRESS_BYTES)?,
+            partial_progress: json("partialProgress", self.partial_progress, MAX_PARTIAL_PROGRESS_BYTES),
         };
-        Ok((details != ReportDetails::default()).then(|| Arc::new(details)))
+        (details != ReportDetails::default()).then(|| Arc::new(details))
     }
 }
 
-fn json(field: &str, json: Option<&Json>, max_bytes: usize) -> Result<Option<Arc<[u8]>>, Problem> {
-    let Some(text) = json.map(Json::as_text).filter(|text| *text != "null") else { return Ok(None) };
+fn json(field: &'static str, json: Option<&Json>, max_bytes: usize) -> Option<Arc<[u8]>> {
+    let text = json.map(Json::as_text).filter(|text| *text != "null")?;
     if text.len() > max_bytes {
-        let detail = format!("{field}: must have at most {max_bytes} bytes, but has {}", text.len());
-        return Err(Problem { field: Some(field.to_owned()), ..Problem::new(Code::PayloadTooLarge, detail) });
+        tracing::warn!(
+            field,
+            bytes = text.len(),
+            max_bytes,
+            "a field of a report is too long and is left out"
+        );
+        return None;
     }
-    Ok(Some(Arc::from(text.as_bytes())))
+    Some(Arc::from(text.as_bytes()))
 }
 
 /// A text of any length, of which the beginning is kept: no report is lost because of a long stack trace.
@@ -52,21 +57,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn details_are_bounded_and_a_long_stack_trace_loses_no_report() {
+    fn long_details_are_cut_or_left_out_and_missing_ones_are_none() {
         let long = "x".repeat(MAX_STACK_TRACE_BYTES + 1);
-        let details = Details { stack_trace: Some(&long), ..Details::default() }.parse().unwrap().unwrap();
+        let details = Details { stack_trace: Some(&long), ..Details::default() }.bounded().unwrap();
         assert_eq!(details.stack_trace.as_ref().unwrap().len(), MAX_STACK_TRACE_BYTES);
         let json = |bytes: usize| Json::from_value(&"x".repeat(bytes - 2)).unwrap();
-        let (fits, long) = (json(MAX_METRICS_BYTES), json(MAX_METRICS_BYTES + 1));
-        assert!(Details { metrics: Some(&fits), ..Details::default() }.parse().is_ok());
-        let problem = Details { metrics: Some(&long), ..Details::default() }.parse().unwrap_err();
-        assert_eq!((problem.code, problem.field.as_deref()), (Code::PayloadTooLarge, Some("metrics")));
-    }
-
-    #[test]
-    fn missing_details_are_none() {
-        let null = Json::null();
+        let (fits, long, null) = (json(MAX_METRICS_BYTES), json(MAX_METRICS_BYTES + 1), Json::null());
+        assert!(Details { metrics: Some(&fits), ..Details::default() }.bounded().is_some());
+        assert_eq!(Details { metrics: Some(&long), ..Details::default() }.bounded(), None);
         let details = Details { metrics: Some(&null), stack_trace: Some(""), ..Details::default() };
-        assert_eq!(details.parse().unwrap(), None);
+        assert_eq!(details.bounded(), None);
     }
 }

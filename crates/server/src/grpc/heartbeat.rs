@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use authority::command::{ExtendAnswer, ExtendLease};
-use authority::{Answer, Contract, LeaseRef, Rejection, Scope};
+use authority::{Answer, LeaseRef, Rejection, Scope};
 use coordinator::{Batch, BatchItem, Liveness};
 use prost::Message;
 use tonic::Status;
@@ -84,10 +84,9 @@ pub(super) fn undecided(beats: Vec<LeaseHeartbeat>, problem: &Problem) -> Vec<Le
     beats.into_iter().map(status).collect()
 }
 
-/// Extends all leases of the worker that it can report on without naming them (C8, C17). If their statuses do not fit into a message, those that should stop come first.
+/// Extends all leases of the session or, if it has no name, all that the worker obtained by LeaseTask (C8, C17). If their statuses do not fit into a message, those that should stop come first.
 async fn extend_all(session: &Session) -> Result<Vec<LeaseStatus>, Problem> {
-    let (app, mut held) = (&session.app, session.held().await?);
-    held.retain(|held| held.contract == Some(Contract::Scheduler));
+    let (app, held) = (&session.app, session.held().await?);
     let beat = |lease: &LeaseRef| BatchItem::Heartbeat {
         extend: ExtendLease { lease: lease.clone() },
         progress: None,

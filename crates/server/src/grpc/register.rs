@@ -1,4 +1,4 @@
-//! RegisterWorker and UnregisterWorker. Registration is soft: it steers who is offered work, and no lease depends on it.
+//! RegisterWorker and UnregisterWorker. Registration is soft: it steers who is offered work, and it shows who is still there.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
@@ -18,7 +18,7 @@ use super::session::Session;
 use super::values::{optional_name, span};
 use crate::app::App;
 use crate::convert::names::{self, name};
-use crate::convert::{Code, Problem};
+use crate::convert::{Problem, grpc_status};
 
 /// Makes a worker known, and gives back what its earlier sessions held. In this order, so that those are leased nothing
 /// once it was given back, and one registration of a worker after the other, so that the last one keeps what it gets (W11).
@@ -32,7 +32,7 @@ pub(super) async fn register(
     let registration = Registration { address: peer, ..parse(app, request)? };
     let session = registration.session.clone();
     let _turn = app.grpc.turn(scope, &worker).await;
-    check_address(app, scope, &worker, peer)?;
+    check_address(app, scope, &worker, session.as_ref(), peer)?;
     app.handle.registry().register(scope, &worker, registration, app.handle.now());
     if let Some(session) = session {
         let start = StartSession { tenant: scope.tenant.clone(), worker: worker.clone(), session };
@@ -54,9 +54,9 @@ pub(super) async fn unregister(
     peer: Option<IpAddr>,
 ) -> Result<UnregisterWorkerResponse, Status> {
     let session = Session::parse(app, scope, &request.worker_id, &request.session_id)?;
-    check_address(app, &session.scope, &session.worker, peer)?;
+    check_address(app, &session.scope, &session.worker, session.id.as_ref(), peer)?;
     // First, so that it is offered nothing between its last lease and its end.
-    app.handle.registry().unregister(&session.scope, &session.worker, session.id.as_ref());
+    app.handle.registry().unregister(&session.scope, &session.worker, session.id.as_ref(), app.handle.now());
     let held = session.held().await?;
     let released_leases = held.len() as u32;
     let releases =
@@ -66,19 +66,24 @@ pub(super) async fn unregister(
     Ok(UnregisterWorkerResponse { released_leases })
 }
 
-/// Until workers have identities, only the address that registered a worker may replace it or end it.
-fn check_address(app: &App, scope: &Scope, worker: &Arc<str>, peer: Option<IpAddr>) -> Result<(), Problem> {
-    let registered = app.handle.registry().registered(scope, worker, app.handle.now());
-    match registered.and_then(|registered| registered.registration.address) {
-        Some(address) if peer.is_some_and(|peer| peer != address) => {
-            let detail = format!(
-                "{worker} is registered from another address: choose another worker_id, or wait until that worker leaves or \
-                 is silent for the heartbeat timeout"
-            );
-            Err(Problem::new(Code::WrongWorker, detail))
-        }
-        _ => Ok(()),
+/// Until workers have identities, only the address that registered a worker, or its own session, may replace it or end it:
+/// its leases go with it, in all workspaces of the tenant.
+fn check_address(
+    app: &App,
+    scope: &Scope,
+    worker: &Arc<str>,
+    session: Option<&Arc<str>>,
+    peer: Option<IpAddr>,
+) -> Result<(), Status> {
+    let registrations = app.handle.registry().registrations(&scope.tenant, worker, app.handle.now());
+    let is_foreign = |other: &Arc<Registration>| {
+        let is_same_session = session.is_some() && other.session.as_ref() == session;
+        !is_same_session && peer.zip(other.address).is_some_and(|(peer, address)| peer != address)
+    };
+    if registrations.iter().any(is_foreign) {
+        return Err(grpc_status::registered_elsewhere(worker));
     }
+    Ok(())
 }
 
 pub(super) fn properties(field: &str, pairs: &HashMap<String, String>) -> Result<Arc<Properties>, Problem> {

@@ -207,11 +207,11 @@ fn error(report: &UpdateTaskStatusRequest) -> Result<TaskError, Problem> {
 fn details(report: &UpdateTaskStatusRequest) -> Result<Option<Arc<ReportDetails>>, Problem> {
     let metrics = parse_json("metrics_json", &report.metrics_json)?;
     let partial_progress = parse_json("partial_progress_json", &report.partial_progress_json)?;
-    Details {
+    let details = Details {
         metrics: metrics.as_ref(),
         stack_trace: given(&report.stack_trace),
         cancelled_during_phase: None,
         partial_progress: partial_progress.as_ref(),
-    }
-    .parse()
+    };
+    Ok(details.bounded())
 }

@@ -47,7 +47,10 @@ fn error(body: &wire::ReportFailure) -> Result<TaskError, Problem> {
     let (message, category, field, code) = match (&body.error, &body.reason) {
         (Some(_), Some(_)) => return Err(Problem::field("error", "must not be given together with reason")),
         (None, None) => return Err(Problem::field("reason", "is missing: say what went wrong")),
-        (Some(error), None) => (&error.message, error.category, "error.code", &error.code),
+        (Some(error), None) => {
+            let code = if error.code.is_some() { &error.code } else { &body.code };
+            (&error.message, error.category.or(body.category), "error.code", code)
+        }
         (None, Some(reason)) => (reason, body.category, "code", &body.code),
     };
     Ok(TaskError {

@@ -32,7 +32,8 @@ impl Instances {
         if let Some(embedded) = &self.embedded {
             let _ = embedded.try_send(scope.clone());
         }
-        if self.known.borrow().contains(scope) {
+        // Every worker serves the unnamed instance.
+        if *scope.workspace == *DEFAULT_SCOPE_NAME || self.known.borrow().contains(scope) {
             return;
         }
         self.known.send_if_modified(|known| {

@@ -35,7 +35,8 @@ pub(super) struct SchedulerAgent {
     health: Health,
     is_fit: bool,
     running: JoinSet<Ended>,
-    permits: HashMap<Id, Permit>,
+    /// The running attempts, each with the id of its task.
+    attempts: HashMap<Id, (String, Permit)>,
     completed: i64,
     failed: i64,
 }
@@ -66,7 +67,7 @@ impl SchedulerAgent {
             instance: config.workspace.clone().unwrap_or_default(),
             heartbeat_interval: config.heartbeat_interval,
             running: JoinSet::new(),
-            permits: HashMap::new(),
+            attempts: HashMap::new(),
             completed: 0,
             failed: 0,
         };
@@ -99,7 +100,7 @@ impl SchedulerAgent {
                 self.register(&mut backoff).await?;
                 is_registered = true;
             }
-            let free = self.slots - self.running.len();
+            let free = self.slots.saturating_sub(self.running.len());
             if poll.is_none() && self.is_fit && free > 0 {
                 let client = self.client.clone();
                 poll = Some(Box::pin(async move { client.lease(free).await }));
@@ -112,7 +113,11 @@ impl SchedulerAgent {
                             backoff = Backoff::unlimited();
                             for task in tasks {
                                 next_heartbeat = next_heartbeat.min(Instant::now() + self.interval_for(&task));
-                                self.begin(task);
+                                if self.running.len() < self.slots {
+                                    self.begin(task);
+                                } else {
+                                    self.fail(task.task_id, "the worker was given more tasks than it asked for");
+                                }
                             }
                         }
                         // The server may have forgotten the worker.
@@ -182,14 +187,38 @@ impl SchedulerAgent {
         tracing::info!(task = task.task_id, "the attempt has begun");
         let permit = Permit::new(None);
         let (client, performer) = (self.client.clone(), self.performer.clone());
+        let task_id = task.task_id.clone();
         let attempt = run(client, performer, self.instance.clone(), task, permit.clone());
         let handle = self.running.spawn(attempt);
-        self.permits.insert(handle.id(), permit);
+        self.attempts.insert(handle.id(), (task_id, permit));
+    }
+
+    /// Reports a failure of an attempt that does not run. Without a report the worker's heartbeats would hold its lease.
+    fn fail(&mut self, task_id: String, message: &'static str) {
+        tracing::error!(task = task_id, message, "an attempt failed");
+        let (client, permit) = (self.client.clone(), Permit::new(None));
+        let report = UpdateTaskStatusRequest {
+            task_id: task_id.clone(),
+            status: TaskStatus::Failed.into(),
+            error_message: message.to_owned(),
+            ..UpdateTaskStatusRequest::default()
+        };
+        let stopped = permit.clone();
+        let handle = self.running.spawn(async move {
+            if repeated(&client, report, &stopped).await.is_ok() { Ended::Failed } else { Ended::Lost }
+        });
+        self.attempts.insert(handle.id(), (task_id, permit));
     }
 
     fn on_end(&mut self, ended: Result<(Id, Ended), tokio::task::JoinError>) {
-        let (id, ended) = ended.unwrap_or_else(|error| (error.id(), Ended::Lost));
-        self.permits.remove(&id);
+        let (id, ended) = match ended {
+            Ok((id, ended)) => (id, Some(ended)),
+            Err(error) => (error.id(), None),
+        };
+        let attempt = self.attempts.remove(&id);
+        let Some(ended) = ended else {
+            return attempt.into_iter().for_each(|(task, _)| self.fail(task, "the attempt ended in a panic"));
+        };
         match ended {
             Ended::Completed => self.completed += 1,
             Ended::Failed => {
@@ -216,7 +245,7 @@ impl SchedulerAgent {
 
     /// Stops what still runs and unregisters, which releases its leases.
     async fn leave(&mut self) {
-        self.permits.values().for_each(Permit::cancel);
+        self.attempts.values().for_each(|(_, permit)| permit.cancel());
         let finished = async { while self.running.join_next().await.is_some() {} };
         if timeout(STOP_GRACE, finished).await.is_err() {
             tracing::error!("some attempts did not stop in time and are dropped");
@@ -320,13 +349,14 @@ fn report(task_id: String, outcome: Outcome) -> UpdateTaskStatusRequest {
     }
 }
 
-/// Repeats a report until it is answered, the worker stops, or the server was silent for more than a minute.
+/// Repeats a report until it is answered or the worker stops. An end that was not reported would leave the task leased for
+/// as long as the worker sends heartbeats.
 async fn repeated(
     client: &SchedulerClient,
     report: UpdateTaskStatusRequest,
     permit: &Permit,
 ) -> Result<(), String> {
-    let mut backoff = Backoff::limited();
+    let mut backoff = Backoff::unlimited();
     loop {
         let status = match client.update(report.clone()).await {
             Ok(()) => return Ok(()),
