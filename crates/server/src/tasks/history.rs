@@ -75,8 +75,8 @@ mod tests {
 
     use authority::event::*;
     use authority::{
-        CancelCause, Category, DeadReason, Digest, Position, QueueKey, Scope, TaskError, TaskId, TaskOptions,
-        Time,
+        CancelCause, Category, DeadReason, Digest, Position, QueueKey, ReportDetails, Scope, TaskError,
+        TaskId, TaskOptions, Time,
     };
 
     use super::*;
@@ -86,6 +86,12 @@ mod tests {
         let scope = Scope { tenant: "t".into(), workspace: "w".into() };
         let options = TaskOptions { redrive_of: Some(TaskId(2)), lease_ms: Some(5), ..Default::default() };
         let error = TaskError { category: Category::Timeout, code: Some("C".into()), message: "slow".into() };
+        let details = ReportDetails {
+            metrics: Some(Arc::from(*br#"{"n":1}"#)),
+            stack_trace: Some("at f".into()),
+            cancelled_during_phase: Some("upload".into()),
+            partial_progress: Some(Arc::from(*b"[2]")),
+        };
         vec![
             Event::TaskCreated(Box::new(TaskCreated {
                 task,
@@ -127,7 +133,7 @@ mod tests {
                 digest,
                 error: error.clone(),
                 next: NextStep::RetryAt(Time(3_000)),
-                details: None,
+                details: Some(Arc::new(details)),
             }),
             Event::TaskDead(TaskDead {
                 task,
@@ -154,10 +160,11 @@ mod tests {
             json!({"queue": "mail", "priority": -3, "payloadBytes": 2, "notBefore": "1970-01-01T00:00:01Z",
                 "redriveOf": "00000000-0000-0000-0000-000000000002", "operation": "o"}),
             json!({"attempt": 2, "fencingToken": 9, "workerId": "w", "leaseMs": 60_000,
-                "expiresAt": "1970-01-01T00:00:02Z"}),
+                "expiresAt": "1970-01-01T00:00:02Z", "contract": "LEASES"}),
             json!({"fencingToken": 7, "cause": "SILENCE", "exhausted": false}),
             json!({"fencingToken": 7, "resultBytes": 3}),
-            json!({"fencingToken": 7, "retryAt": "1970-01-01T00:00:03Z",
+            json!({"fencingToken": 7, "retryAt": "1970-01-01T00:00:03Z", "metrics": {"n": 1}, "stackTrace": "at f",
+                "cancelledDuringPhase": "upload", "partialProgress": [2],
                 "error": {"category": "TIMEOUT", "code": "C", "message": "slow"}}),
             json!({"reason": "CANCELLED", "reasonDetail": "enough", "fencingToken": 7,
                 "error": {"category": "TIMEOUT", "code": "C", "message": "slow"}}),
