@@ -43,17 +43,22 @@ pub trait Projection: Send {
 }
 
 impl ProjectionRunner {
-    /// Follows the ledger until the sender of `durable` is gone and every durable record is applied.
-    pub fn spawn(mut self, mut durable: watch::Receiver<Position>) -> io::Result<JoinHandle<()>> {
+    /// Follows the ledger until the sender of `durable` is gone and every durable record is applied. Tells `progress` how
+    /// far it has come.
+    pub fn spawn(
+        mut self,
+        mut durable: watch::Receiver<Position>,
+        progress: watch::Sender<Position>,
+    ) -> io::Result<JoinHandle<()>> {
         std::thread::Builder::new().name(format!("lessor-{}", self.name())).spawn(move || {
             let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_time().build() else {
                 return tracing::error!("no runtime could be built for a projection");
             };
-            runtime.block_on(self.follow(&mut durable));
+            runtime.block_on(self.follow(&mut durable, &progress));
         })
     }
 
-    async fn follow(&mut self, durable: &mut watch::Receiver<Position>) {
+    async fn follow(&mut self, durable: &mut watch::Receiver<Position>, progress: &watch::Sender<Position>) {
         let mut retries = retries();
         let mut saved_at = Instant::now();
         loop {
@@ -68,6 +73,7 @@ impl ProjectionRunner {
                 continue;
             }
             retries = self::retries();
+            progress.send_replace(self.applied_up_to());
             let changed = if self.is_saved() {
                 Ok(durable.changed().await)
             } else {

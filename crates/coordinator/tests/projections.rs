@@ -75,3 +75,23 @@ async fn a_projection_whose_offset_was_lost_is_shown_everything_again() {
     let (seen, end) = run(dir.path(), 10..12, None).await;
     assert_eq!(seen, (1..=end).collect::<Vec<_>>());
 }
+
+#[tokio::test]
+async fn a_start_can_wait_until_projections_have_what_an_earlier_process_recorded() {
+    let dir = tempfile::tempdir().unwrap();
+    let running = coordinator::start(storage(dir.path()), Options::default()).unwrap();
+    for id in 1..20 {
+        running.handle.submit(submit(id, "q")).await.unwrap();
+    }
+    let recorded = running.handle.status().await.unwrap().position.0;
+    running.stop().await.unwrap();
+
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let mut options = Options::default();
+    options.projections.push(Box::new(Recorder { seen: seen.clone(), fail_once_at: Some(5) }));
+    let mut running = coordinator::start(storage(dir.path()), options).unwrap();
+    running.projections_caught_up(std::time::Duration::from_secs(60)).await;
+    let caught_up: Vec<u64> = seen.lock().unwrap().iter().copied().take_while(|at| *at <= recorded).collect();
+    assert_eq!(caught_up, (1..=recorded).collect::<Vec<_>>());
+    running.stop().await.unwrap();
+}

@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use authority::command::{ConfigureAnswer, ConfigureQueue};
@@ -18,6 +18,8 @@ use crate::stop_signals::StopSignals;
 use crate::worker::{Embedded, EmbeddedOptions, Instances};
 use crate::{banner, content, ledger_backend, machine};
 
+/// Longest wait for the projections at a start.
+const MAX_CATCH_UP: Duration = Duration::from_secs(10);
 /// Connections that may wait to be accepted: after a restart every worker comes back at once.
 const BACKLOG: u32 = 4_096;
 
@@ -65,6 +67,8 @@ async fn serve(config: Config, start: Start) -> Result<()> {
     let (mut running, mut notices) = started
         .await?
         .with_context(|| format!("cannot open the data directory {}", data.path().display()))?;
+    // An action whose result was recorded last must not run again because the action cache does not have it yet.
+    running.projections_caught_up(MAX_CATCH_UP).await;
     running.report.took = began.elapsed();
     configure(&running.handle, start.queues).await?;
     let blobs = content.blobs.clone();

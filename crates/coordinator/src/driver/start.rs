@@ -86,9 +86,27 @@ pub struct Running {
     pub report: StartReport,
     stop: watch::Sender<bool>,
     ended: oneshot::Receiver<Result<(), Failure>>,
+    /// How far each projection has come.
+    projections: Vec<watch::Receiver<Position>>,
+    /// The newest record that was found at the start.
+    found: Position,
 }
 
 impl Running {
+    /// Waits until the projections have every record that was found at the start, for as long as that may take. Until then
+    /// they may lack what an earlier process recorded last.
+    pub async fn projections_caught_up(&mut self, patience: Duration) {
+        let found = self.found;
+        let caught_up = async {
+            for projection in &mut self.projections {
+                let _ = projection.wait_for(|applied| *applied >= found).await;
+            }
+        };
+        if tokio::time::timeout(patience, caught_up).await.is_err() {
+            tracing::warn!("the projections have not caught up with the ledger yet; serving all the same");
+        }
+    }
+
     /// Waits until the coordinator ends by itself, which it does only when the ledger fails.
     pub async fn failed(&mut self) -> Failure {
         match (&mut self.ended).await {
@@ -120,7 +138,7 @@ pub fn start(storage: Storage, options: Options) -> Result<Running, StartError> 
     state.set_queue_defaults(options.queue_defaults);
     let clock = Arc::new(Clock::start(state.time()));
     let hold = purge_hold(&state, clock.now(), &*offsets);
-    let tasks = state.len();
+    let (tasks, found) = (state.len(), state.position());
 
     // Not bounded by itself: one batch, one snapshot step and one job of each kind are in work at a time, and each
     // answers once.
@@ -158,9 +176,11 @@ pub fn start(storage: Storage, options: Options) -> Result<Running, StartError> 
         .into_iter()
         .map(|projection| {
             let runner = ProjectionRunner::open(projection, offsets.clone(), reader.clone())?;
-            Ok(runner.spawn(durable_positions.clone())?)
+            let (progress, applied) = watch::channel(runner.applied_up_to());
+            Ok((runner.spawn(durable_positions.clone(), progress)?, applied))
         })
         .collect::<Result<Vec<_>, StartError>>()?;
+    let (runners, projections): (Vec<_>, Vec<_>) = runners.into_iter().unzip();
     drop(durable_positions);
     let registry = driver.engine.registry().clone();
     let (ended_sender, ended) = oneshot::channel();
@@ -197,7 +217,7 @@ pub fn start(storage: Storage, options: Options) -> Result<Running, StartError> 
         takes_work: takes_work_changes,
     };
     let report = StartReport { snapshot, replayed, replay_took, took: began.elapsed(), tasks, epoch };
-    Ok(Running { handle, report, stop, ended })
+    Ok(Running { handle, report, stop, ended, projections, found })
 }
 
 impl Driver {

@@ -122,8 +122,13 @@ impl Reapi {
         let limits = ConcurrencyLimits::default();
         let pins = Pins::new(content.blobs.clone(), limits.clone());
         let grace = content.settings.worker_grace;
-        let in_flight =
-            InFlightExecutions::new(app.handle.clone(), pins.clone(), grace, content.instances.clone());
+        let in_flight = InFlightExecutions::new(
+            app.handle.clone(),
+            pins.clone(),
+            grace,
+            content.instances.clone(),
+            content.results.clone(),
+        );
         Reapi { app, content, in_flight, pins, limits }
     }
 

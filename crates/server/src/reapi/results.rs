@@ -46,6 +46,19 @@ impl Results {
         action: &Digest,
         serve: Serve,
     ) -> Result<Option<ActionResult>, Status> {
+        let result = self.look_again(store, scope, action, serve).await?;
+        self.metrics.action_looked(result.is_some());
+        Ok(result)
+    }
+
+    /// As [`Results::get`], for a lookup that was counted before.
+    pub(super) async fn look_again(
+        &self,
+        store: &Store,
+        scope: &Scope,
+        action: &Digest,
+        serve: Serve,
+    ) -> Result<Option<ActionResult>, Status> {
         let entry = self.cache.get_result(&store.tenant, &key(scope, action), serve).await;
         let mut result = entry.map_err(store::status)?.and_then(|entry| read(&entry.bytes));
         if let Some((_, found)) = &result
@@ -54,7 +67,6 @@ impl Results {
         {
             result = None;
         }
-        self.metrics.action_looked(result.is_some());
         Ok(result.map(|(_, result)| result))
     }
 

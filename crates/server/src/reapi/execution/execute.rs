@@ -14,7 +14,7 @@ use super::{inputs, operation, operation_name, platform};
 use crate::convert::ids;
 use crate::reapi::capabilities::PRIORITIES;
 use crate::reapi::inline_outputs::InlineOutputs;
-use crate::reapi::messages::{Action, Command, ExecuteRequest};
+use crate::reapi::messages::{Action, ActionResult, Command, ExecuteRequest};
 use crate::reapi::store::Store;
 use crate::reapi::{Reapi, instance, metadata};
 
@@ -45,17 +45,29 @@ pub(super) async fn execute(
         && let Some(result) =
             reapi.content.results.get(&store, &scope, &action_digest, Serve::Committed).await?
     {
-        let result = wanted.fill(&store, result, action_digest.function).await?;
-        let operation = operation_name::of_cached(&asked.instance_name)?;
-        let response = operation::response(Ok(result), true);
-        return Ok(follow::at_once(operation::done(&operation, Some(&action_digest), &response)));
+        return cached(&store, &asked.instance_name, &action_digest, result, &wanted).await;
     }
     let accepted = match read(reapi, &store, &action_digest).await? {
         Read::Accepted(accepted) => *accepted,
         Read::Lacks(missing) => return lacks(&asked.instance_name, &action_digest, &missing),
     };
-    let (task, operation) = begin(reapi, request, &scope, &action_digest, accepted, priority).await?;
-    Ok(follow::follow(reapi.clone(), scope, task, operation, wanted))
+    match begin(reapi, request, &scope, &action_digest, accepted, priority).await? {
+        Begun::Task(task, operation) => Ok(follow::follow(reapi.clone(), scope, task, operation, wanted)),
+        Begun::Cached(result) => cached(&store, &asked.instance_name, &action_digest, *result, &wanted).await,
+    }
+}
+
+/// The operation of an action whose result is known.
+async fn cached(
+    store: &Store,
+    instance: &str,
+    action: &Digest,
+    result: ActionResult,
+    wanted: &InlineOutputs,
+) -> Result<OperationStream, Status> {
+    let result = wanted.fill(store, result, action.function).await?;
+    let response = operation::response(Ok(result), true);
+    Ok(follow::at_once(operation::done(&operation_name::of_cached(instance)?, Some(action), &response)))
 }
 
 /// Names all missing blobs: in the status of the call if it is small enough, or else in an operation that is over at once.
@@ -126,7 +138,14 @@ fn timeout_ms(reapi: &Reapi, action: &Action) -> Result<u64, Status> {
     Ok(u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX))
 }
 
-/// Joins an equal execution or submits a task, and returns the operation that waits for it.
+enum Begun {
+    /// The operation that waits for a task.
+    Task(authority::TaskId, Arc<str>),
+    /// An equal execution completed since the cache was asked.
+    Cached(Box<ActionResult>),
+}
+
+/// Joins an equal execution or submits a task.
 async fn begin(
     reapi: &Reapi,
     request: &Request<ExecuteRequest>,
@@ -134,15 +153,22 @@ async fn begin(
     digest: &Digest,
     accepted: Accepted,
     priority: i32,
-) -> Result<(authority::TaskId, Arc<str>), Status> {
+) -> Result<Begun, Status> {
     let asked = request.get_ref();
     let Accepted { action, command, held } = accepted;
     let properties = platform::requirements(&action, &command)?;
     let _dedup_lock = reapi.in_flight.dedup_lock(scope, digest).await;
     let may_join = !asked.skip_cache_lookup && !action.do_not_cache;
     let named = |task| operation_name::make(&asked.instance_name, task);
-    if may_join && let Some(joined) = reapi.in_flight.join(scope, digest, named).await? {
-        return Ok(joined);
+    if may_join {
+        if let Some((task, operation)) = reapi.in_flight.join(scope, digest, named).await? {
+            return Ok(Begun::Task(task, operation));
+        }
+        let store = reapi.store(scope)?;
+        let result = reapi.content.results.look_again(&store, scope, digest, Serve::Committed).await?;
+        if let Some(result) = result {
+            return Ok(Begun::Cached(Box::new(result)));
+        }
     }
     let task = ids::new_task_id(reapi.app.handle.now())?;
     let operation = named(task)?;
@@ -168,5 +194,5 @@ async fn begin(
         operation: Some(operation.clone()),
     };
     reapi.in_flight.begin(submit, (!action.do_not_cache).then_some(*digest), held).await?;
-    Ok((task, operation))
+    Ok(Begun::Task(task, operation))
 }

@@ -1,8 +1,8 @@
 //! Tracks the executions in flight, so that equal executions are merged (R34, R35, R44).
 //!
 //! The table is kept in memory only. After a restart it is rebuilt from the ledger, before the first lookup for an
-//! instance. Each execution is watched by one task, which removes it when it is over and ends it when no worker could
-//! ever run it.
+//! instance. Each execution is watched by one task, which removes it when it is over and its result is in the action cache,
+//! and ends it when no worker could ever run it.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
@@ -25,6 +25,7 @@ use super::pins::{PinGuard, Pins};
 use super::platform;
 use crate::convert::Problem;
 use crate::reapi::Instances;
+use crate::reapi::results::Results;
 use execution::{EXECUTION_QUEUE, ExecutionPayload};
 
 /// Shortest and longest pause before an overloaded coordinator is asked again.
@@ -42,6 +43,7 @@ struct Inner {
     handle: Handle,
     pins: Pins,
     instances: Instances,
+    results: Results,
     /// How long an execution may wait while no registered worker could run it.
     worker_grace: Duration,
     dedup_locks: Vec<tokio::sync::Mutex<()>>,
@@ -56,11 +58,13 @@ impl InFlightExecutions {
         pins: Pins,
         worker_grace: Duration,
         instances: Instances,
+        results: Results,
     ) -> InFlightExecutions {
         InFlightExecutions(Arc::new(Inner {
             handle,
             pins,
             instances,
+            results,
             worker_grace,
             dedup_locks: (0..DEDUP_LOCKS).map(|_| tokio::sync::Mutex::default()).collect(),
             hasher: RandomState::new(),
@@ -86,9 +90,13 @@ impl InFlightExecutions {
         let key = (scope.clone(), *digest);
         let Some(task) = self.tasks().get(&key).copied() else { return Ok(None) };
         let detail = self.0.handle.task(scope.clone(), task).await.map_err(Problem::from)?;
-        let open =
-            detail.is_some_and(|detail| !detail.view.task.is_final() && detail.view.task.cancel.is_none());
+        let open = detail
+            .as_ref()
+            .is_some_and(|detail| !detail.view.task.is_final() && detail.view.task.cancel.is_none());
         if !open {
+            if let Some(detail) = &detail {
+                self.cache(scope, detail).await;
+            }
             self.forget(&key, task);
             return Ok(None);
         }
@@ -133,15 +141,31 @@ impl InFlightExecutions {
         let in_flight = self.clone();
         tokio::spawn(async move {
             let _held = held.await;
-            in_flight.until_over(&scope, task, &properties).await;
+            // Until its result is cached, an equal execution finds it here.
+            if let Some(over) = in_flight.until_over(&scope, task, &properties).await {
+                in_flight.cache(&scope, &over).await;
+            }
             if let Some(key) = key {
                 in_flight.forget(&key, task);
             }
         });
     }
 
-    /// Resolves when the task is over or the coordinator stops.
-    async fn until_over(&self, scope: &Scope, task: TaskId, required: &Properties) {
+    /// Writes the result of a completed execution to the action cache, which its projection may not have done yet.
+    async fn cache(&self, scope: &Scope, over: &TaskDetail) {
+        if let Err(why) = self.0.results.keep(scope, &over.view.task).await {
+            let task = over.view.task.id;
+            tracing::warn!(%task, why = why.message(), "a result is not in the action cache yet");
+        }
+    }
+
+    /// The task once it is over; none when it is unknown or the coordinator stops.
+    async fn until_over(
+        &self,
+        scope: &Scope,
+        task: TaskId,
+        required: &Properties,
+    ) -> Option<Box<TaskDetail>> {
         let handle = &self.0.handle;
         let mut timer = NoWorkerTimer::new(self.0.worker_grace);
         let mut changes = handle.registry().watch();
@@ -151,7 +175,7 @@ impl InFlightExecutions {
         loop {
             let detail = match self.next_check(scope, task, required, &mut timer, &mut changes).await {
                 Ok(Some(detail)) => detail,
-                Ok(None) | Err(Unavailable::Stopped) => return,
+                Ok(None) | Err(Unavailable::Stopped) => return None,
                 // The task still exists, so its inputs stay pinned and others may join it.
                 Err(_) => {
                     sleep(pause.next().unwrap_or(MAX_PAUSE)).await;
@@ -160,7 +184,7 @@ impl InFlightExecutions {
             };
             pause = pauses.build();
             if detail.view.task.is_final() {
-                return;
+                return Some(detail);
             }
             let waits = matches!(detail.view.task.phase, Phase::Waiting { .. });
             let why = if waits { self.nobody_fits(scope, required) } else { None };
