@@ -24,7 +24,7 @@ const MAX_RETRY: Duration = Duration::from_secs(30);
 const SAVE_PAUSE: Duration = Duration::from_secs(1);
 const SAVE_INTERVAL: Duration = Duration::from_secs(10);
 /// Records that come within this time are read together: to wake for every batch of a busy writer, and to read each
-/// batch on its own, would take the processor from the writer. No caller waits for a projection.
+/// batch on its own, would take the processor from the writer. Only a start waits for a projection.
 const GATHER: Duration = Duration::from_millis(10);
 
 /// The delays after failures in a row.

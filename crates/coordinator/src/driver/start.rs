@@ -93,8 +93,8 @@ pub struct Running {
 }
 
 impl Running {
-    /// Waits until the projections have every record that was found at the start, for as long as that may take. Until then
-    /// they may lack what an earlier process recorded last.
+    /// Waits until the projections have every record that was found at the start, at most for `patience`. Until then they may
+    /// lack what an earlier process recorded last.
     pub async fn projections_caught_up(&mut self, patience: Duration) {
         let found = self.found;
         let caught_up = async {
