@@ -1,7 +1,6 @@
 //! Every route, each with its description, so that the OpenAPI document cannot differ from what is served.
 
 use axum::Router;
-use axum::middleware::from_fn;
 use axum::routing::get;
 use utoipa::openapi::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
@@ -9,7 +8,7 @@ use utoipa_axum::routes;
 
 use crate::admin::{health, instances, openapi, workers};
 use crate::app::App;
-use crate::edge::{fallback, origin, panics};
+use crate::edge::fallback;
 use crate::{cache, callbacks, claims, grpc, leases, metrics, queues, reapi, tasks};
 
 pub fn router(app: App) -> Router {
@@ -24,8 +23,6 @@ pub fn router(app: App) -> Router {
         .merge(grpc::routes(&app, services))
         .fallback(fallback::not_found)
         .method_not_allowed_fallback(fallback::method_not_allowed)
-        .layer(from_fn(origin::same_origin))
-        .layer(from_fn(panics::contain))
         .with_state(app)
 }
 

@@ -3,13 +3,11 @@
 use std::future::Future;
 use std::pin::Pin;
 
-use axum::middleware::{from_fn, from_fn_with_state};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
 use crate::app::App;
 use crate::edge::listener::{self, Drained, Limits};
-use crate::edge::{host, unread_body};
 use crate::push;
 use crate::router::router;
 
@@ -43,11 +41,6 @@ fn serve_until<'a>(
         if let Ok(address) = listener.local_addr() {
             dispatcher.spawn(push::run(app.clone(), address));
         }
-        let mut router = router(app.clone());
-        if listener.local_addr().is_ok_and(|address| address.ip().is_loopback()) {
-            router = router.layer(from_fn_with_state(app.clone(), host::check));
-        }
-        let router = router.layer(from_fn(unread_body::discard_unread));
-        listener::run(listener, router, app, limits, shutdown).await
+        listener::run(listener, router(app.clone()), app, limits, shutdown).await
     })
 }

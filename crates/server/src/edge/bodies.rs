@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
-use axum::body::Body;
+use axum::body::{Body, HttpBody};
 use axum::http::{HeaderMap, header};
 use http_body_util::BodyExt;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 
 use crate::convert::{Code, Problem};
 use crate::edge::receiving::Receiving;
@@ -52,14 +52,16 @@ impl Bodies {
         if announced.is_some_and(|length| length > max_bytes as u64) {
             return Err(too_large(max_bytes));
         }
-        timeout(self.receiving.max_body, self.collect(body, max_bytes)).await.map_err(|_| too_slow())?
+        self.collect(body, max_bytes).await
     }
 
     async fn collect(&self, mut body: Body, max_bytes: usize) -> Result<Received, Problem> {
         let mut received = Vec::new();
         let mut permit: Option<OwnedSemaphorePermit> = None;
+        let mut now = Instant::now();
+        let end = now + self.receiving.max_body;
         loop {
-            let frame = match timeout(self.receiving.max_pause, body.frame()).await {
+            let frame = match timeout_at(end.min(now + self.receiving.max_pause), body.frame()).await {
                 Err(_) => return Err(too_slow()),
                 Ok(None) => return Ok(Received { bytes: received, _permit: permit }),
                 Ok(Some(Err(error))) => return Err(broken_off(&error)),
@@ -79,6 +81,10 @@ impl Bodies {
                 None => permit = Some(more),
             }
             received.extend_from_slice(&data);
+            if body.is_end_stream() {
+                return Ok(Received { bytes: received, _permit: permit });
+            }
+            now = Instant::now();
         }
     }
 }
@@ -112,8 +118,8 @@ mod tests {
     use std::task::{Context, Poll};
     use std::time::Duration;
 
-    use hyper::body::{Body as HttpBody, Bytes, Frame};
-    use tokio::time::{Instant, Interval, interval_at};
+    use hyper::body::{Bytes, Frame};
+    use tokio::time::{Interval, interval_at};
 
     use super::*;
 

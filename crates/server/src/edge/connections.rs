@@ -67,9 +67,13 @@ impl Connections {
             (held[&connection.peer], std::cmp::Reverse(last_use))
         });
         if let Some(connection) = chosen {
-            connection.is_closing.store(true, Ordering::Relaxed);
-            connection.close.notify_one();
+            connection.close();
         }
+    }
+
+    /// Asks every connection to close as soon as it is idle.
+    pub(super) fn close_all(&self) {
+        self.lock().values().for_each(|connection| connection.close());
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<u64, Arc<Connection>>> {
@@ -93,7 +97,12 @@ impl Connection {
         self.is_closing.load(Ordering::Relaxed)
     }
 
-    /// Resolves when the connection should make room for another.
+    fn close(&self) {
+        self.is_closing.store(true, Ordering::Relaxed);
+        self.close.notify_one();
+    }
+
+    /// Resolves when the connection should close.
     pub(super) async fn closing(&self) {
         self.close.notified().await;
     }

@@ -3,36 +3,30 @@
 
 use std::net::IpAddr;
 
-use axum::extract::{Request, State};
+use axum::extract::Request;
 use axum::http::header;
-use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
-use tonic::Status;
 
-use crate::app::App;
 use crate::convert::{Code, Problem};
-use crate::edge::fallback::is_grpc;
 
-pub(crate) async fn check(State(app): State<App>, request: Request, next: Next) -> Response {
+pub(super) fn check(request: &Request, allowed_hosts: &[String]) -> Result<(), Problem> {
     let authority = request.uri().authority().map(|authority| authority.as_str().as_bytes());
     let headers = request.headers().get_all(header::HOST).iter().map(|host| host.as_bytes());
     let is_allowed = |host: &[u8]| {
         std::str::from_utf8(host).is_ok_and(|host| {
             let name = without_port(host);
-            cannot_be_rebound(host) || app.allowed_hosts.iter().any(|known| known.eq_ignore_ascii_case(name))
+            cannot_be_rebound(host) || allowed_hosts.iter().any(|known| known.eq_ignore_ascii_case(name))
         })
     };
     // Programs that name no host are no browsers.
     let Some(unknown) = authority.into_iter().chain(headers).find(|host| !is_allowed(host)) else {
-        return next.run(request).await;
+        return Ok(());
     };
     let detail = format!(
         "this server listens on loopback and is not known as {}; call it by its address or as localhost, or add the name \
          to server.allowed_hosts",
         String::from_utf8_lossy(unknown)
     );
-    let problem = Problem::new(Code::UnknownHost, detail);
-    if is_grpc(request.headers()) { Status::from(problem).into_http() } else { problem.into_response() }
+    Err(Problem::new(Code::UnknownHost, detail))
 }
 
 /// A name that somebody else's DNS answers for may point here to make its pages look like ours; an address cannot.

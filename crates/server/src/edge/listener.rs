@@ -5,6 +5,7 @@
 //! empty answers, lets running calls finish up to a limit, and then cuts the rest. Dropping the future of [`run`] cuts
 //! everything at once.
 
+use std::convert::Infallible;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
@@ -13,8 +14,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use hyper::Request;
-use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
@@ -22,12 +21,12 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
-use tower::ServiceExt;
 
 use crate::app::App;
 use crate::edge::connections::{Connections, Open};
 use crate::edge::guarded_io::Guarded;
 use crate::edge::operator::Ends;
+use crate::edge::requests::Requests;
 
 /// Most connections at one time. For another one an idle one is closed; when none is idle, it waits in the kernel's backlog.
 const MAX_CONNECTIONS: usize = 10_000;
@@ -101,7 +100,9 @@ pub(crate) async fn run(
     let mut shutdown = pin!(shutdown);
     let permits = Arc::new(Semaphore::new(limits.max_connections));
     let open = Arc::new(Connections::default());
-    let server = Arc::new(Server { builder: builder(limits), router, app, limits });
+    let is_loopback = listener.local_addr().is_ok_and(|address| address.ip().is_loopback());
+    let requests = Requests::new(router, app.clone(), is_loopback);
+    let server = Arc::new(Server { builder: builder(limits), requests, app, limits });
     let mut connections = JoinSet::new();
     {
         // Kept over the turns of the loop, since a connection in it waits for its permit.
@@ -119,6 +120,7 @@ pub(crate) async fn run(
     }
     drop(listener);
     server.app.drain();
+    open.close_all();
     let all_done = async { while connections.join_next().await.is_some() {} };
     if timeout(limits.max_drain, all_done).await.is_err() {
         tracing::warn!(
@@ -172,7 +174,7 @@ fn is_about_one_connection(error: &io::Error) -> bool {
 
 struct Server {
     builder: auto::Builder<TokioExecutor>,
-    router: Router,
+    requests: Requests,
     app: App,
     limits: Limits,
 }
@@ -195,26 +197,25 @@ impl Server {
         let _ = stream.set_nodelay(true);
         let stream = self.app.metrics.connection(stream);
         let io = Guarded::new(TokioIo::new(stream), self.limits.max_header_read, self.limits.max_write_stall);
-        let service = service_fn(|mut request: Request<Incoming>| {
+        let service = service_fn(|mut request| {
             request.extensions_mut().insert(ends);
             let in_flight = open.0.request();
-            let call = self.router.clone().oneshot(request);
-            async move { call.await.map(|response| in_flight.until_sent(response)) }
+            let server = self.clone();
+            async move {
+                let response = server.requests.serve(request).await;
+                Ok::<_, Infallible>(in_flight.until_sent(response))
+            }
         });
         let mut connection = pin!(self.builder.serve_connection(io, service));
         let ended = tokio::select! {
             ended = connection.as_mut() => ended,
-            () = self.app.draining() => {
-                connection.as_mut().graceful_shutdown();
-                connection.await
-            }
             () = open.0.closing() => {
                 connection.as_mut().graceful_shutdown();
                 loop {
                     match timeout(MAKE_ROOM_INTERVAL, connection.as_mut()).await {
                         Ok(ended) => break ended,
-                        // The peer does not answer; a request that was on its way is still served.
-                        Err(_) if open.0.is_idle() => break Ok(()),
+                        // Another peer waits for the room. A request that was on its way is still served.
+                        Err(_) if open.0.is_idle() && !self.app.is_leaving() => break Ok(()),
                         Err(_) => {}
                     }
                 }

@@ -3,19 +3,17 @@
 
 use axum::extract::Request;
 use axum::http::{HeaderMap, Method, header};
-use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
 
 use crate::convert::{Code, Problem};
 use crate::edge::host::cannot_be_rebound;
 
-pub(crate) async fn same_origin(request: Request, next: Next) -> Response {
+pub(super) fn check(request: &Request) -> Result<(), Problem> {
     let safe = matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);
     let host = request.uri().authority().map(|authority| authority.as_str());
     if safe || is_same(request.headers(), host) {
-        return next.run(request).await;
+        return Ok(());
     }
-    Problem::new(Code::CrossOrigin, "the request comes from a web page of another origin").into_response()
+    Err(Problem::new(Code::CrossOrigin, "the request comes from a web page of another origin"))
 }
 
 /// Programs other than browsers send no origin.

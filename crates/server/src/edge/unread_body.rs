@@ -1,6 +1,7 @@
 //! Reads what a handler left of a request's body, so that the client can read the answer and use its connection again.
 //! A connection that cannot be used again is announced as closed.
 
+use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll};
@@ -9,10 +10,9 @@ use std::time::Duration;
 use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::Request;
 use axum::http::{HeaderValue, StatusCode, Version, header};
-use axum::middleware::Next;
 use axum::response::Response;
 use http_body_util::BodyExt;
-use hyper::body::{Frame, SizeHint};
+use hyper::body::{Frame, Incoming, SizeHint};
 use tokio::time::timeout;
 
 use crate::edge::fallback::is_grpc;
@@ -22,10 +22,14 @@ use crate::edge::fallback::is_grpc;
 const MAX_DISCARD_BYTES: usize = 64 * 1_024 * 1_024;
 const MAX_DISCARD_TIME: Duration = Duration::from_secs(5);
 
-pub(crate) async fn discard_unread(request: Request, next: Next) -> Response {
+/// Serves a request, and reads what was left of its body.
+pub(super) async fn discard_unread<F: Future<Output = Response>>(
+    request: hyper::Request<Incoming>,
+    serve: impl FnOnce(Request) -> F,
+) -> Response {
     // A gRPC call may go on for ever, and its stream ends alone.
     if request.body().is_end_stream() || is_grpc(request.headers()) {
-        return next.run(request).await;
+        return serve(request.map(Body::new)).await;
     }
     let is_http1 = request.version() <= Version::HTTP_11;
     let mut waits_to_send = request.headers().contains_key(header::EXPECT);
@@ -33,7 +37,7 @@ pub(crate) async fn discard_unread(request: Request, next: Next) -> Response {
     let returned = unread.clone();
     let request =
         request.map(|body| Body::new(Watched { body: Some(body), was_polled: false, unread: returned }));
-    let mut response = next.run(request).await;
+    let mut response = serve(request).await;
     let Some((body, was_polled)) = unread.lock().take() else { return response };
     waits_to_send &= !was_polled;
     let is_slow = response.status() == StatusCode::REQUEST_TIMEOUT;
@@ -46,7 +50,7 @@ pub(crate) async fn discard_unread(request: Request, next: Next) -> Response {
 }
 
 /// Whether the body came to its end within the bounds.
-async fn discard(mut body: Body) -> bool {
+async fn discard(mut body: Incoming) -> bool {
     let all = async {
         let mut discarded = 0;
         while let Some(frame) = body.frame().await {
@@ -63,10 +67,10 @@ async fn discard(mut body: Body) -> bool {
 
 /// The rest of a body, and whether anybody began to read it.
 #[derive(Clone, Default)]
-struct Unread(Arc<Mutex<Option<(Body, bool)>>>);
+struct Unread(Arc<Mutex<Option<(Incoming, bool)>>>);
 
 impl Unread {
-    fn lock(&self) -> MutexGuard<'_, Option<(Body, bool)>> {
+    fn lock(&self) -> MutexGuard<'_, Option<(Incoming, bool)>> {
         self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
@@ -74,19 +78,19 @@ impl Unread {
 /// A body that is handed back when its reader drops it before the end.
 struct Watched {
     /// None once it ended or failed.
-    body: Option<Body>,
+    body: Option<Incoming>,
     was_polled: bool,
     unread: Unread,
 }
 
 impl HttpBody for Watched {
     type Data = Bytes;
-    type Error = axum::Error;
+    type Error = hyper::Error;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
         self.was_polled = true;
         let Some(body) = &mut self.body else { return Poll::Ready(None) };
         let poll = Pin::new(body).poll_frame(context);
@@ -97,11 +101,11 @@ impl HttpBody for Watched {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.as_ref().is_none_or(Body::is_end_stream)
+        self.body.as_ref().is_none_or(Incoming::is_end_stream)
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.as_ref().map_or_else(|| SizeHint::with_exact(0), Body::size_hint)
+        self.body.as_ref().map_or_else(|| SizeHint::with_exact(0), Incoming::size_hint)
     }
 }
 

@@ -1,0 +1,48 @@
+//! Serves one request: the checks that all routes have in common, and then its route.
+
+use axum::Router;
+use axum::extract::Request;
+use axum::response::{IntoResponse, Response};
+use hyper::body::Incoming;
+use tonic::Status;
+use tower::Service;
+
+use crate::app::App;
+use crate::convert::Problem;
+use crate::edge::fallback::is_grpc;
+use crate::edge::panics::contain;
+use crate::edge::unread_body::discard_unread;
+use crate::edge::{host, origin};
+
+pub(super) struct Requests {
+    router: Router,
+    app: App,
+    is_loopback: bool,
+}
+
+impl Requests {
+    pub(super) fn new(router: Router, app: App, is_loopback: bool) -> Requests {
+        Requests { router, app, is_loopback }
+    }
+
+    pub(super) async fn serve(&self, request: hyper::Request<Incoming>) -> Response {
+        discard_unread(request, |request| self.route(request)).await
+    }
+
+    async fn route(&self, request: Request) -> Response {
+        if let Err(problem) = self.check(&request) {
+            let is_grpc = is_grpc(request.headers());
+            return if is_grpc { Status::from(problem).into_http() } else { problem.into_response() };
+        }
+        let (method, uri) = (request.method().clone(), request.uri().clone());
+        let call = async { self.router.clone().call(request).await.into_response() };
+        contain(method, uri, call).await
+    }
+
+    fn check(&self, request: &Request) -> Result<(), Problem> {
+        if self.is_loopback {
+            host::check(request, &self.app.allowed_hosts)?;
+        }
+        origin::check(request)
+    }
+}
