@@ -17,6 +17,7 @@ use super::fdatasync::Syncs;
 use super::http::{Server, noop_rate};
 use super::in_process::InProcess;
 use super::load::{LoadGenerator, Rate};
+use super::redis_streams::RedisStreams;
 use super::report::{Line, Report};
 use super::{Transport, fdatasync, fixture, grpc, name_of};
 
@@ -43,60 +44,106 @@ pub(crate) struct Options {
     /// Tasks in one message, if the transport has batches
     #[arg(long, value_name = "TASKS", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=100))]
     batch: u32,
+
+    /// Measures each number of clients more than once, in turns
+    #[arg(long, value_name = "ROUNDS", default_value_t = 1)]
+    rounds: u32,
+
+    /// Also measures Redis Streams, in turns with Lessor. It must sync every write: redis-server --appendonly yes
+    /// --appendfsync always
+    #[arg(long, value_name = "redis://HOST:PORT")]
+    beside: Option<String>,
 }
 
 pub(crate) async fn run(options: &Options, below: &Path, report: &Report) -> Result<()> {
-    let time = Duration::from_secs(options.seconds);
+    let redis = match &options.beside {
+        Some(url) => Some(RedisStreams::connect(url).await?),
+        None => None,
+    };
     for &transport in &options.transport {
         for &clients in &options.clients {
-            let directory = fixture::directory(below)?;
-            report.note(&format!("{} clients, {}, {} s …", clients, name_of(&transport), options.seconds));
-            let syncs = fdatasync::measure(directory.path(), LIMIT_TIME)?;
-            let data = directory.path().join("data");
-            let line = Line::new("cycle").with("transport", name_of(&transport)).with("clients", clients);
-            let line = match transport {
-                Transport::InProcess => {
-                    let running = fixture::start(&data, None).await?;
-                    let bench = InProcess::new(running.handle.clone(), options.payload);
-                    let cycles = in_process(&bench, clients, time).await?;
-                    running.stop().await?;
-                    line.figure("cycles_per_s", cycles.per_s)
-                        .figure("fdatasync_per_s", syncs.per_s)
-                        .figure("cycles_per_fdatasync", cycles.per_s / syncs.per_s)
-                        .figure("cpu_us_per_cycle", cycles.client_cpu_us)
+            for _ in 0..options.rounds {
+                round(options, transport, clients, below, report).await?;
+                if let Some(redis) = &redis {
+                    report.line(beside(options, redis, clients).await?);
                 }
-                Transport::Http => {
-                    let server = Server::start(&data).await?;
-                    let noop = noop_rate(&server, clients, LIMIT_TIME).await?;
-                    let cycles = http(&server, clients, options.payload, time).await?;
-                    let third = noop.per_s / 3.0;
-                    beside_noop(line, &cycles, &syncs, &noop, "share_of_a_third_of_noop", third)
-                }
-                Transport::Grpc | Transport::GrpcStream => {
-                    let server = Server::start(&data).await?;
-                    let noop = grpc::noop(&server, clients, LIMIT_TIME).await?;
-                    let batch = (transport == Transport::GrpcStream).then_some(options.batch as usize);
-                    let cycles = grpc::cycles(&server, clients, options.payload, batch, time).await?;
-                    let line = line.with("batch", batch.unwrap_or(1));
-                    beside_noop(line, &cycles, &syncs, &noop, "cycles_per_noop", noop.per_s)
-                }
-            };
-            report.line(line);
+            }
         }
     }
     Ok(())
 }
 
+async fn beside(options: &Options, redis: &RedisStreams, clients: usize) -> Result<Line> {
+    let time = Duration::from_secs(options.seconds);
+    let cycles = redis.cycles(clients, &payload(options.payload), time).await?;
+    let line = Line::new("cycle").with("transport", "redis-streams").with("clients", clients);
+    Ok(with_costs(line.figure("cycles_per_s", cycles.per_s), &cycles))
+}
+
+async fn round(
+    options: &Options,
+    transport: Transport,
+    clients: usize,
+    below: &Path,
+    report: &Report,
+) -> Result<()> {
+    let time = Duration::from_secs(options.seconds);
+    let directory = fixture::directory(below)?;
+    report.note(&format!("{} clients, {}, {} s …", clients, name_of(&transport), options.seconds));
+    let syncs = fdatasync::measure(directory.path(), LIMIT_TIME)?;
+    let data = directory.path().join("data");
+    let line = Line::new("cycle").with("transport", name_of(&transport)).with("clients", clients);
+    let line = match transport {
+        Transport::InProcess => {
+            let running = fixture::start(&data, None).await?;
+            let bench = InProcess::new(running.handle.clone(), options.payload);
+            let cycles = in_process(&bench, clients, time).await?;
+            running.stop().await?;
+            line.figure("cycles_per_s", cycles.per_s)
+                .figure("fdatasync_per_s", syncs.per_s)
+                .figure("cycles_per_fdatasync", cycles.per_s / syncs.per_s)
+                .figure("cpu_us_per_cycle", cycles.client_cpu_us)
+        }
+        Transport::Http => {
+            let server = Server::start(&data).await?;
+            let noop = noop_rate(&server, clients, LIMIT_TIME).await?;
+            let cycles = http(&server, clients, options.payload, time).await?;
+            let third = noop.per_s / 3.0;
+            beside_noop(line, &cycles, &syncs, &noop, "share_of_a_third_of_noop", third)
+        }
+        Transport::Grpc | Transport::GrpcStream => {
+            let server = Server::start(&data).await?;
+            let noop = grpc::noop(&server, clients, LIMIT_TIME).await?;
+            let batch = (transport == Transport::GrpcStream).then_some(options.batch as usize);
+            let cycles = grpc::cycles(&server, clients, options.payload, batch, time).await?;
+            let line = line.with("batch", batch.unwrap_or(1));
+            beside_noop(line, &cycles, &syncs, &noop, "cycles_per_noop", noop.per_s)
+        }
+    };
+    report.line(line);
+    Ok(())
+}
+
 /// The figures of cycles over a network, and their `share` of a rate of no-op requests.
 fn beside_noop(line: Line, cycles: &Rate, syncs: &Syncs, noop: &Rate, share: &'static str, of: f64) -> Line {
-    line.figure("cycles_per_s", cycles.per_s)
+    let line = line
+        .figure("cycles_per_s", cycles.per_s)
         .figure("fdatasync_per_s", syncs.per_s)
         .figure("noop_per_s", noop.per_s)
-        .figure(share, cycles.per_s / of)
-        .figure("server_cpu_us_per_cycle", cycles.server_cpu_us)
-        .figure("client_cpu_us_per_cycle", cycles.client_cpu_us)
+        .figure(share, cycles.per_s / of);
+    with_costs(line, cycles)
         .figure("server_cpu_us_per_noop", noop.server_cpu_us)
         .figure("client_cpu_us_per_noop", noop.client_cpu_us)
+}
+
+fn with_costs(line: Line, cycles: &Rate) -> Line {
+    line.figure("server_cpu_us_per_cycle", cycles.server_cpu_us)
+        .figure("server_switches_per_cycle", cycles.server_switches)
+        .figure("client_cpu_us_per_cycle", cycles.client_cpu_us)
+}
+
+fn payload(bytes: usize) -> String {
+    "1".repeat(bytes.saturating_sub(2))
 }
 
 async fn in_process(bench: &InProcess, clients: usize, time: Duration) -> Result<Rate> {
@@ -125,8 +172,7 @@ async fn in_process(bench: &InProcess, clients: usize, time: Duration) -> Result
 
 async fn http(server: &Server, clients: usize, payload_bytes: usize, time: Duration) -> Result<Rate> {
     let mut load = LoadGenerator::new(clients);
-    let payload = "1".repeat(payload_bytes.saturating_sub(2));
-    let task = Bytes::from(json!({"queue": "bench", "payload": payload}).to_string());
+    let task = Bytes::from(json!({"queue": "bench", "payload": payload(payload_bytes)}).to_string());
     for n in 0..clients {
         let (mut client, open_tasks, task) = (server.connect().await?, load.open_tasks.clone(), task.clone());
         load.clients.spawn(async move {
@@ -150,7 +196,7 @@ async fn http(server: &Server, clients: usize, payload_bytes: usize, time: Durat
             }
         });
     }
-    load.measure(Some(server), time).await
+    load.measure(Some(server.process()?), time).await
 }
 
 /// Where to report that the one task in the answer to a poll is done. That it was committed is what a 200 says.

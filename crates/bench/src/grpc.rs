@@ -41,7 +41,7 @@ pub(crate) async fn noop(server: &Server, clients: usize, time: Duration) -> Res
             }
         });
     }
-    load.measure(Some(server), time).await
+    load.measure(Some(server.process()?), time).await
 }
 
 /// Cycles with streams and batches of this size, or with three calls for each cycle: submit, lease, complete.
@@ -64,7 +64,7 @@ pub(crate) async fn cycles(
             None => load.clients.spawn(call(worker, worker_id, open_tasks, done)),
         };
     }
-    load.measure(Some(server), time).await
+    load.measure(Some(server.process()?), time).await
 }
 
 async fn call(

@@ -12,6 +12,7 @@ use http_body_util::{BodyExt, Full};
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper::{Method, Request};
 use hyper_util::rt::TokioIo;
+use procfs::process::Process;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
@@ -71,8 +72,9 @@ impl Server {
         self.child.kill().await.context("cannot stop the server")
     }
 
-    pub(crate) fn process(&self) -> Result<u32> {
-        self.child.id().context("the server has ended")
+    pub(crate) fn process(&self) -> Result<Process> {
+        let process = self.child.id().context("the server has ended")?;
+        Ok(Process::new(i32::try_from(process)?)?)
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
@@ -132,7 +134,7 @@ pub(crate) async fn noop_rate(server: &Server, clients: usize, time: Duration) -
             }
         });
     }
-    load.measure(Some(server), time).await
+    load.measure(Some(server.process()?), time).await
 }
 
 /// The median time of one no-op request from one client, in milliseconds.

@@ -15,6 +15,7 @@ mod load;
 mod percentiles;
 mod process;
 mod reapi;
+mod redis_streams;
 mod replay;
 mod report;
 mod snapshot;

@@ -10,8 +10,7 @@ use procfs::process::Process;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-use super::http::Server;
-use super::process::cpu_s;
+use super::process::{context_switches, cpu_s};
 
 /// Before the count begins, so that connections, caches and the queue have settled.
 pub(crate) const WARM_UP: Duration = Duration::from_millis(500);
@@ -32,6 +31,8 @@ pub(crate) struct Rate {
     pub client_cpu_us: f64,
     /// Microseconds each, in the server's process; zero without one.
     pub server_cpu_us: f64,
+    /// Context switches each, in the server's process.
+    pub server_switches: f64,
 }
 
 struct Sample {
@@ -39,6 +40,7 @@ struct Sample {
     count: u64,
     client_cpu_s: f64,
     server_cpu_s: f64,
+    server_switches: u64,
 }
 
 impl LoadGenerator {
@@ -52,17 +54,15 @@ impl LoadGenerator {
 
     /// Counts the operations between the end of the warm-up and the end of the time. A client that fails ends the
     /// measurement.
-    pub(crate) async fn measure(mut self, server: Option<&Server>, time: Duration) -> Result<Rate> {
+    pub(crate) async fn measure(mut self, server: Option<Process>, time: Duration) -> Result<Rate> {
         let this = Process::myself()?;
-        let server =
-            server.map(|server| Ok::<_, anyhow::Error>(Process::new(i32::try_from(server.process()?)?)?));
-        let server = server.transpose()?;
         let sample = || {
             Ok::<_, anyhow::Error>(Sample {
                 at: Instant::now(),
                 count: self.done.load(Ordering::Relaxed),
                 client_cpu_s: cpu_s(&this)?,
                 server_cpu_s: server.as_ref().map_or(Ok(0.0), cpu_s)?,
+                server_switches: server.as_ref().map_or(Ok(0), context_switches)?,
             })
         };
         tokio::time::sleep(WARM_UP).await;
@@ -79,6 +79,9 @@ impl LoadGenerator {
             per_s: count / (after.at - before.at).as_secs_f64(),
             client_cpu_us: each_us(after.client_cpu_s, before.client_cpu_s),
             server_cpu_us: each_us(after.server_cpu_s, before.server_cpu_s),
+            // A thread that has ended takes its count with it.
+            server_switches: after.server_switches.saturating_sub(before.server_switches) as f64
+                / count.max(1.0),
         })
     }
 }

@@ -34,7 +34,7 @@ pub(super) async fn measure(trial: &Trial<'_>) -> Result<Vec<Row>> {
     let (rate, percentiles) = executions(trial).await?;
     let (goal, goal_p50_ms, goal_rss) = goals(trial.clients);
     let row = |name, value| Row::new("execute", trial.clients, name, value);
-    let peak_rss_mib = process::peak_rss_bytes(trial.server.process()?)? as f64 / MIB;
+    let peak_rss_mib = process::peak_rss_bytes(&trial.server.process()?)? as f64 / MIB;
     Ok(vec![
         row("executions_per_s", rate.per_s).goal(goal).costs(&rate),
         row("p50_ms", percentiles.at_ms(50.0)).goal(goal_p50_ms).with("p99_ms", percentiles.at_ms(99.0)),

@@ -107,7 +107,7 @@ impl Trial<'_> {
         for n in 0..self.clients {
             load.clients.spawn(work(self.connect().await?, n, load.done.clone()));
         }
-        load.measure(Some(self.server), self.time).await
+        load.measure(Some(self.server.process()?), self.time).await
     }
 }
 
