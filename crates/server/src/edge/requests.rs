@@ -30,13 +30,16 @@ impl Requests {
     }
 
     async fn route(&self, request: Request) -> Response {
-        if let Err(problem) = self.check(&request) {
-            let is_grpc = is_grpc(request.headers());
-            return if is_grpc { Status::from(problem).into_http() } else { problem.into_response() };
-        }
+        let is_grpc = is_grpc(request.headers());
+        self.checked(request).await.unwrap_or_else(|problem| {
+            if is_grpc { Status::from(problem).into_http() } else { problem.into_response() }
+        })
+    }
+
+    async fn checked(&self, request: Request) -> Result<Response, Problem> {
+        self.check(&request)?;
         let (method, uri) = (request.method().clone(), request.uri().clone());
-        let call = async { self.router.clone().call(request).await.into_response() };
-        contain(method, uri, call).await
+        contain(method, uri, async { self.router.clone().call(request).await.into_response() }).await
     }
 
     fn check(&self, request: &Request) -> Result<(), Problem> {
