@@ -100,6 +100,8 @@ pub fn kinds_of_reply(reply: &Reply) -> Vec<&'static str> {
         Reply::Queue(None) => vec!["no queue"],
         Reply::Queues(_) => vec!["queues"],
         Reply::Workers(_) => vec!["workers"],
+        Reply::Worker(_) => vec!["a worker"],
+        Reply::Ordered(_) => vec!["ordered"],
         Reply::ScopesWith(_) => vec!["scopes"],
         Reply::PushTargets(_) => vec!["push targets"],
         Reply::TokenKey(Some(_)) => vec!["a token key"],

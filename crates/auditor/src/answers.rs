@@ -31,6 +31,8 @@ impl Auditor {
                     _ => Err("it is no answer to what was asked".into()),
                 })
             }
+            // What the operator orders is no decision about a task.
+            (Request::Order(_), Reply::Ordered(_)) => Ok(()),
             (Request::Read(read), reply) => self.check_read(asked, read, reply),
             (Request::Wait { scope, task, .. }, Reply::Task(detail)) => {
                 if detail.as_ref().is_some_and(|detail| detail.view.task.is_final()) {

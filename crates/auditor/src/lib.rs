@@ -275,7 +275,7 @@ impl Causes {
                     self.heartbeats.insert(Holder::from(&extend.lease));
                 }
             }),
-            Request::Read(_) | Request::Wait { .. } => {}
+            Request::Read(_) | Request::Wait { .. } | Request::Order(_) => {}
         }
     }
 
@@ -299,7 +299,7 @@ impl Causes {
                 };
                 batch.iter().filter_map(item).collect()
             }
-            Request::Read(_) | Request::Wait { .. } => Vec::new(),
+            Request::Read(_) | Request::Wait { .. } | Request::Order(_) => Vec::new(),
         };
         for worker in workers {
             self.heard.entry(worker).or_default().insert(at);

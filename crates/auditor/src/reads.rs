@@ -20,7 +20,9 @@ impl Auditor {
                 let known = tasks.into_iter().any(|task| !task.purged && task.created() <= asked.asked_at);
                 ensure(view.is_some() || !known, "the queue has tasks")
             }
-            (Read::Queues(_), Reply::Queues(_)) | (Read::Workers(_), Reply::Workers(_)) => Ok(()),
+            (Read::Queues(_), Reply::Queues(_))
+            | (Read::Workers(_), Reply::Workers(_))
+            | (Read::Worker { .. }, Reply::Worker(_)) => Ok(()),
             (Read::Leases { scope, worker }, Reply::Leases(held)) => {
                 self.check_leases(asked, scope, worker, held)
             }

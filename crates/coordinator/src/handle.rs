@@ -21,8 +21,8 @@ use crate::engine::Registry;
 use crate::history::{History, HistoryError, HistoryReader};
 use crate::metrics::Metrics;
 use crate::request::{
-    Answers, Batch, BatchItem, Depth, Progress, Read, Reply, Request, Status, TaskDetail, Unavailable,
-    WaitCondition, WorkerView,
+    Answers, Batch, BatchItem, Depth, OrderRefusal, OrderWorker, Progress, Read, Reply, Request, Status,
+    TaskDetail, TenantWorker, Unavailable, WaitCondition, WorkerView,
 };
 use crate::waiting::{Waiting, WaitingGuard};
 
@@ -123,6 +123,10 @@ impl Handle {
         decide(batch: Batch) => Request::Decide(batch) => Decided(Answers);
         /// What a worker holds.
         leases(scope: Scope, worker: Arc<str>) => Request::Read(Read::Leases { scope, worker }) => Leases(Vec<HeldLease>);
+        /// A worker in all workspaces of its tenant; none if it is unknown.
+        worker(tenant: Arc<str>, worker: Arc<str>) => Request::Read(Read::Worker { tenant, worker }) => Worker(Option<Box<TenantWorker>>);
+        /// Carries out an order of the operator. After the answer to a drain, the worker is granted nothing.
+        order(order: OrderWorker) => Request::Order(order) => Ordered(Result<(), OrderRefusal>);
         /// The scopes that have a queue of this name.
         scopes_with(queue: Arc<str>) => Request::Read(Read::ScopesWith(queue)) => ScopesWith(Vec<Scope>);
         /// The queues whose tasks are pushed, over all scopes.

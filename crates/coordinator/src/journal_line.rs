@@ -76,10 +76,12 @@ impl JournalLine {
                 tracing::info!(%task, attempt, lease, ?reason, "cancel requested")
             }
             LineKind::Retrying { message } => {
-                tracing::warn!(%task, attempt, lease, ?message, "attempt failed; the task waits for its next one");
+                tracing::warn!(%task, attempt, lease, error = ?message, "attempt failed; the task waits for its next one");
             }
             LineKind::Expired { cause } => tracing::warn!(%task, attempt, lease, ?cause, "lease expired"),
-            LineKind::Failed { message } => tracing::error!(%task, attempt, lease, ?message, "task failed"),
+            LineKind::Failed { message } => {
+                tracing::error!(%task, attempt, lease, error = ?message, "task failed")
+            }
             LineKind::Dead { reason: DeadReason::Cancelled } => {
                 tracing::info!(%task, attempt, lease, "task cancelled");
             }

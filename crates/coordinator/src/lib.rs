@@ -29,7 +29,7 @@ pub use metrics::Metrics;
 pub use projection::Projection;
 pub use projection_runner::ProjectionRunner;
 pub use request::{
-    Answers, Batch, BatchItem, Depth, Progress, Read, Reply, Request, Status, TaskDetail, Unavailable,
-    WaitCondition, WorkerView,
+    Answers, Batch, BatchItem, Depth, Order, OrderRefusal, OrderWorker, Progress, Read, Reply, Request,
+    Status, TaskDetail, TenantWorker, Unavailable, WaitCondition, WorkerView,
 };
 pub use rules::first_time;

@@ -110,6 +110,16 @@ impl Metrics {
         }
     }
 
+    /// How long tasks waited for their lease since the start, on average, in milliseconds.
+    pub fn avg_queue_time_ms(&self) -> f64 {
+        average_ms(&self.queue_time)
+    }
+
+    /// The average time from a lease to its accepted report since the start, in milliseconds.
+    pub fn avg_execution_time_ms(&self) -> f64 {
+        average_ms(&self.execution_time)
+    }
+
     fn verdict(&self, answer: &Answer) {
         let Answer::Reported(verdict) = answer else { return };
         let name = match verdict {
@@ -125,6 +135,14 @@ impl Metrics {
 fn add(counters: &IntCounterVec, label: &str, count: u64) {
     if count > 0 {
         counters.with_label_values(&[label]).inc_by(count);
+    }
+}
+
+/// 0 before the first sample.
+fn average_ms(seconds: &Histogram) -> f64 {
+    match seconds.get_sample_count() {
+        0 => 0.0,
+        count => 1_000.0 * seconds.get_sample_sum() / count as f64,
     }
 }
 

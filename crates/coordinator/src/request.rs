@@ -10,7 +10,7 @@ use authority::{
 };
 use smallvec::{SmallVec, smallvec};
 
-use crate::engine::{DiskSpace, Registered};
+use crate::engine::{DiskSpace, MAX_DRAINED, Registered};
 
 #[derive(Clone, Debug)]
 pub enum Request {
@@ -29,6 +29,33 @@ pub enum Request {
         until: Time,
     },
     Read(Read),
+    Order(OrderWorker),
+}
+
+/// An order of the operator for a worker, in all workspaces of its tenant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OrderWorker {
+    pub tenant: Arc<str>,
+    pub worker: Arc<str>,
+    pub order: Order,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Grant the worker nothing more; it finishes what it holds.
+    Drain,
+    /// The same, and ask its sessions to stop.
+    Stop,
+    /// End a drain, and take back a request to stop.
+    Resume,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OrderRefusal {
+    #[error("no worker of this name was seen since the coordinator started")]
+    UnknownWorker,
+    #[error("{MAX_DRAINED} workers are drained already; resume some of them first")]
+    TooManyDrained,
 }
 
 /// What is decided in one go. Most batches have one item, which takes no allocation.
@@ -113,6 +140,11 @@ pub enum Read {
         scope: Scope,
         worker: Arc<str>,
     },
+    /// A worker in all workspaces of its tenant.
+    Worker {
+        tenant: Arc<str>,
+        worker: Arc<str>,
+    },
     /// The scopes that have a queue of this name.
     ScopesWith(Arc<str>),
     /// The queues whose tasks are pushed, over all scopes.
@@ -153,6 +185,8 @@ pub enum Reply {
     Queues(Vec<QueueView>),
     Workers(Vec<WorkerView>),
     Leases(Vec<HeldLease>),
+    Worker(Option<Box<TenantWorker>>),
+    Ordered(Result<(), OrderRefusal>),
     ScopesWith(Vec<Scope>),
     PushTargets(Vec<(Arc<QueueKey>, Arc<PushTarget>)>),
     TokenKey(Option<TokenKey>),
@@ -207,6 +241,17 @@ pub struct WorkerView {
     pub last_heartbeat: Time,
     pub active_leases: usize,
     pub registered: Option<Registered>,
+    /// The operator has drained it.
+    pub is_drained: bool,
+}
+
+/// A worker in all workspaces of its tenant.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TenantWorker {
+    /// Where it was seen last.
+    pub view: WorkerView,
+    /// What it holds, in all workspaces.
+    pub leases: Vec<HeldLease>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

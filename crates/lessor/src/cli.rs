@@ -22,7 +22,7 @@ pub(crate) enum Command {
     Serve(serve::Options),
     /// Validate a configuration file and print the settings in effect
     CheckConfig(check_config::Options),
-    /// Run actions for a coordinator
+    /// Run actions for a coordinator; list, drain and stop its workers
     Worker(worker::Options),
     /// Run a command remotely as if it ran here: upload its inputs, download its output and files
     Run(Box<run::Options>),

@@ -77,6 +77,7 @@ async fn serve(config: Config, start: Start) -> Result<()> {
         push: server::PushOptions {
             allow_private_targets: config.push.allow_private_targets,
             callback_url: config.push.callback_url,
+            token_ttl: Duration::from_secs(config.push.token_ttl_seconds),
             max_connections: connections.to_push_targets,
             ..server::PushOptions::default()
         },

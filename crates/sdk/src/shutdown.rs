@@ -18,6 +18,11 @@ impl Stopper {
         self.0.send_modify(|calls| *calls = calls.saturating_add(1));
     }
 
+    /// Whether `stop` was called.
+    pub fn is_stop_requested(&self) -> bool {
+        *self.0.borrow() > 0
+    }
+
     /// Returns once `stop` was called.
     pub async fn stop_requested(&self) {
         self.wait_for_calls(1).await;

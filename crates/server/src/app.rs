@@ -96,7 +96,7 @@ impl App {
             handle,
             lease_ids: LeaseIds::new(&lease_key),
             page_tokens: PageTokens::new(&lease_key),
-            task_tokens: TaskTokens::new(&lease_key),
+            task_tokens: TaskTokens::new(&lease_key, push.token_ttl),
             waiting: Semaphore::new(MAX_WAITING_REQUESTS),
             bodies: Bodies::new(receiving),
             compute: Compute::default(),

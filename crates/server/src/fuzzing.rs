@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 
 use crate::convert::lease_id::LeaseIds;
 use crate::convert::page_token::{List, PageTokens};
-use crate::convert::task_token::{KeyRing, TaskTokens};
+use crate::convert::task_token::{DEFAULT_TTL, KeyRing, TaskTokens};
 use crate::edge::json::parse;
 use crate::reapi::resource_name;
 
@@ -53,14 +53,14 @@ pub fn sound_page_token() -> String {
 
 /// Verifies a task token, and uses what it says.
 pub fn task_token(text: &str) {
-    let tokens = TaskTokens::new(&SECRET);
+    let tokens = TaskTokens::new(&SECRET, DEFAULT_TTL);
     if let Some((claims, _)) = KeyRing::first(&tokens).verify(text, NOW) {
         let _ = (claims.lease(), claims.is_ageing(NOW));
     }
 }
 
 pub fn sound_task_token() -> String {
-    KeyRing::first(&TaskTokens::new(&SECRET)).issue(&lease(), "run", None, 0, NOW).token
+    KeyRing::first(&TaskTokens::new(&SECRET, DEFAULT_TTL)).issue(&lease(), "run", None, (0, 0), NOW).token
 }
 
 pub fn resource_name(text: &str) {

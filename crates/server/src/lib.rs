@@ -28,6 +28,7 @@ pub use admin::openapi;
 pub use app::{App, Options};
 pub use convert::ids::parse_task_id;
 pub use convert::scope::fault_of_scope_name;
+pub use convert::task_token::TOKEN_TTL_SECONDS;
 pub use edge::listener::{Drained, Limits};
 pub use edge::receiving::Receiving;
 pub use grpc::Scheduler;

@@ -6,7 +6,7 @@ use utoipa::openapi::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::admin::{health, instances, openapi, workers};
+use crate::admin::{health, instances, openapi, worker_orders, workers};
 use crate::app::App;
 use crate::edge::fallback;
 use crate::{cache, callbacks, claims, grpc, leases, metrics, queues, reapi, tasks};
@@ -54,6 +54,9 @@ fn described() -> OpenApiRouter<App> {
         .routes(routes!(callbacks::completed::completed))
         .routes(routes!(callbacks::rotate::rotate))
         .routes(routes!(workers::list))
+        .routes(routes!(worker_orders::drain))
+        .routes(routes!(worker_orders::stop))
+        .routes(routes!(worker_orders::resume))
         .routes(routes!(instances::list))
         .routes(routes!(health::live))
         .routes(routes!(health::ready))

@@ -240,7 +240,7 @@ pub struct LeaseHeartbeat {
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct HeartbeatResponse {
-    /// Another session of this worker has registered since: stop.
+    /// Stop: the operator wants it, or another session of this worker has registered since.
     #[prost(bool, tag = "1")]
     pub should_shutdown: bool,
     /// Whether the worker is registered; if not, it has to register again. Its leases do not depend on it.
@@ -248,6 +248,10 @@ pub struct HeartbeatResponse {
     pub registered: bool,
     #[prost(message, repeated, tag = "17")]
     pub leases: ::prost::alloc::vec::Vec<LeaseStatus>,
+    /// With should_shutdown, if the operator wants it: finish what runs, then unregister. Without it another session has
+    /// taken over, and the leases of this one are lost.
+    #[prost(bool, tag = "18")]
+    pub stopped_by_operator: bool,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct LeaseStatus {
@@ -400,9 +404,12 @@ pub struct WorkResponse {
     pub reports: ::prost::alloc::vec::Vec<ReportAnswer>,
     #[prost(message, repeated, tag = "4")]
     pub leases: ::prost::alloc::vec::Vec<LeaseStatus>,
-    /// Another session of this worker has registered since: stop.
+    /// Stop: the operator wants it, or another session of this worker has registered since.
     #[prost(bool, tag = "5")]
     pub should_shutdown: bool,
+    /// As in a HeartbeatResponse. The stream goes on, so that what runs can be reported.
+    #[prost(bool, tag = "6")]
+    pub stopped_by_operator: bool,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ReportAnswer {

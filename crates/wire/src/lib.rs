@@ -78,4 +78,6 @@ pub use submit::{Backoff, SubmitTask, Submitted};
 pub use task::{CancelRequested, ErrorCategory, Progress, Task, TaskError, TaskLease, TaskState};
 pub use task_context::{EnvelopeContext, TaskContext};
 pub use token_key::{RotateTokenKey, TokenKeyRotated};
-pub use worker::{InstanceList, WaitInstances, Worker, WorkerList, WorkerRegistration, WorkerState};
+pub use worker::{
+    InstanceList, OrderWorker, WaitInstances, Worker, WorkerList, WorkerRegistration, WorkerState,
+};

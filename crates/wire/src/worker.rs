@@ -14,6 +14,12 @@ pub struct Worker {
     pub worker_id: String,
     pub last_heartbeat_at: Timestamp,
     pub active_leases: usize,
+    /// The operator has drained the worker: it is granted nothing until it is resumed.
+    #[serde(default)]
+    pub drained: bool,
+    /// The operator has asked the worker to stop, and it has not left yet.
+    #[serde(default)]
+    pub stopping: bool,
     /// What the worker said of itself, if it is registered with the worker service over gRPC.
     pub registration: Option<WorkerRegistration>,
 }
@@ -45,6 +51,28 @@ pub enum WorkerState {
     Busy,
     /// Preparing to shut down: it is offered nothing more.
     Draining,
+}
+
+impl WorkerState {
+    pub fn name(self) -> &'static str {
+        match self {
+            WorkerState::Idle => "IDLE",
+            WorkerState::Busy => "BUSY",
+            WorkerState::Draining => "DRAINING",
+        }
+    }
+}
+
+/// An order of the operator for a worker. It holds in all workspaces of the tenant.
+#[serde_with::skip_serializing_none]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct OrderWorker {
+    /// The worker's tenant; `default` when missing.
+    pub tenant: Option<String>,
+    /// How long to wait until the worker holds no lease and, if it is to stop, has left; at most 60,000.
+    pub wait_ms: Option<u64>,
 }
 
 /// The instances of remote execution that have had executions since the start, without the unnamed one.

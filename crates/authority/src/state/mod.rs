@@ -228,15 +228,20 @@ impl State {
 
     /// What a worker holds in a scope.
     pub fn leases_held(&self, scope: &Scope, worker: &Arc<str>) -> Vec<HeldLease> {
-        let mine =
-            self.leases_of(&scope.tenant, worker).filter(|slot| self.queue_at(*slot).key.scope == *scope);
+        let mut held = self.leases_in_tenant(&scope.tenant, worker);
+        held.retain(|held| held.lease.scope == *scope);
+        held
+    }
+
+    /// What a worker holds, in all workspaces of its tenant.
+    pub fn leases_in_tenant(&self, tenant: &str, worker: &Arc<str>) -> Vec<HeldLease> {
+        let mine = self.leases_of(tenant, worker);
         mine.filter_map(|slot| {
             let task = self.tasks.at(slot);
             let lease = task.lease()?;
-            let (scope, worker) = (scope.clone(), worker.clone());
             let lease_ref = LeaseRef {
-                scope,
-                worker,
+                scope: self.queue_at(slot).key.scope.clone(),
+                worker: worker.clone(),
                 task: task.id,
                 attempt: task.attempt,
                 fencing_token: lease.fencing_token,

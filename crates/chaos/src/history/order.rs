@@ -129,7 +129,7 @@ fn causes(request: &Request) -> Vec<Cause> {
                 BatchItem::Heartbeat { extend, .. } => vec![Cause::Heartbeat(extend.lease.fencing_token)],
             })
             .collect(),
-        Request::Read(_) | Request::Wait { .. } => Vec::new(),
+        Request::Read(_) | Request::Wait { .. } | Request::Order(_) => Vec::new(),
     }
 }
 

@@ -92,6 +92,9 @@ impl<T: ReplyTo> Engine<T> {
             if self.is_full() {
                 return Offer::Later(reply_to);
             }
+            if self.registry.is_drained(&lease.scope.tenant, &lease.worker) {
+                return Offer::Drained(reply_to);
+            }
             let grants = self.lease(lease, now);
             if grants.is_empty() {
                 return Offer::NothingFits(reply_to);
@@ -103,7 +106,9 @@ impl<T: ReplyTo> Engine<T> {
     }
 
     fn lease(&mut self, lease: &LeaseTasks, now: Time) -> Vec<Grant> {
-        if self.disk_space != DiskSpace::Plenty {
+        if self.disk_space != DiskSpace::Plenty
+            || self.registry.is_drained(&lease.scope.tenant, &lease.worker)
+        {
             return self.leases_again(lease, now);
         }
         // What is ready may have become so later than this poll was received, or than the last record was written.

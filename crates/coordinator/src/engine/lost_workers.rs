@@ -21,8 +21,8 @@ pub(super) struct LostWorkers {
 
 impl LostWorkers {
     /// When the next check is due, if there is anything to check.
-    pub(super) fn next_due(&self, state: &State) -> Option<Time> {
-        state.has_leases().then_some(self.next_check)
+    pub(super) fn next_due(&self, state: &State, registry: &Registry) -> Option<Time> {
+        (state.has_leases() || registry.has_registered()).then_some(self.next_check)
     }
 
     /// Notes a check, and whether a silence could have lasted for the timeout.
@@ -40,8 +40,12 @@ impl LostWorkers {
 impl<T: ReplyTo> Engine<T> {
     /// Ends the leases of lost workers, as far as the batch has space.
     pub(super) fn end_lost_workers(&mut self, now: Time) {
-        let due = self.lost_workers.next_due(&self.state).is_some_and(|due| due <= now);
-        if !due || !self.lost_workers.begin_check(&self.registry, now) {
+        let due = self.lost_workers.next_due(&self.state, &self.registry).is_some_and(|due| due <= now);
+        if !due {
+            return;
+        }
+        self.registry.expire(now);
+        if !self.lost_workers.begin_check(&self.registry, now) {
             return;
         }
         let heard = self.registry.heard_lately(now);

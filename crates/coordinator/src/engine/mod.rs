@@ -7,6 +7,7 @@
 
 mod answers;
 mod decide;
+mod drained_workers;
 mod journal;
 mod lost_workers;
 mod polls;
@@ -16,6 +17,7 @@ mod snapshot_plan;
 mod task_watchers;
 
 pub use answers::ReplyTo;
+pub(crate) use drained_workers::MAX_DRAINED;
 pub use journal::Notes;
 pub use ledger::DiskSpace;
 pub use registry::{Activity, Liveness, Registered, Registration, Registry, WorkerStatus};
@@ -31,7 +33,7 @@ use authority::{Command, Position, State, TaskId, Time};
 use ledger::Batch;
 use ledger::record::snapshot::Slices;
 
-use crate::request::{Depth, Progress, Read, Reply, Request, Status, TaskDetail, Unavailable};
+use crate::request::{Depth, Order, Progress, Read, Reply, Request, Status, TaskDetail, Unavailable};
 use answers::Answers;
 use journal::Journal;
 use lost_workers::LostWorkers;
@@ -150,6 +152,14 @@ impl<T: ReplyTo> Engine<T> {
                 let reply = self.read(read, now);
                 self.reply(reply_to, reply);
             }
+            Request::Order(order) => {
+                let ordered = self.registry.order(&order);
+                if order.order == Order::Resume {
+                    // Its polls were passed over while it was drained.
+                    self.polls.touch_all();
+                }
+                self.reply(reply_to, Reply::Ordered(ordered));
+            }
         }
         self.serve_polls(now);
     }
@@ -181,7 +191,10 @@ impl<T: ReplyTo> Engine<T> {
     /// When a tick is next needed.
     pub fn next_due(&self) -> Time {
         let task = self.state.next_due().filter(|_| self.disk_space != DiskSpace::Nothing);
-        let lost = self.lost_workers.next_due(&self.state).filter(|_| self.disk_space != DiskSpace::Nothing);
+        let lost = self
+            .lost_workers
+            .next_due(&self.state, &self.registry)
+            .filter(|_| self.disk_space != DiskSpace::Nothing);
         let parked = [self.polls.next_due(), self.task_watchers.next_due()].into_iter().flatten().min();
         [task, lost, parked]
             .into_iter()
@@ -281,6 +294,9 @@ impl<T: ReplyTo> Engine<T> {
             Read::Queues(scope) => Reply::Queues(self.state.queue_views(&scope)),
             Read::Workers(scope) => Reply::Workers(self.registry.view(&scope, &self.state, now)),
             Read::Leases { scope, worker } => Reply::Leases(self.state.leases_held(&scope, &worker)),
+            Read::Worker { tenant, worker } => {
+                Reply::Worker(self.registry.worker(&tenant, &worker, &self.state, now).map(Box::new))
+            }
             Read::ScopesWith(queue) => Reply::ScopesWith(self.state.scopes_with(&queue)),
             Read::PushTargets => Reply::PushTargets(self.state.push_targets()),
             Read::TokenKey => Reply::TokenKey(self.state.token_key().cloned()),

@@ -40,6 +40,8 @@ struct Parked<T> {
 pub(super) enum Offer<T> {
     Taken,
     NothingFits(T),
+    /// The worker is drained; the next poll of its kind is offered the same.
+    Drained(T),
     /// The batch is full; the poll is offered the same again after it.
     Later(T),
 }
@@ -109,6 +111,8 @@ impl<T: ReplyTo> Polls<T> {
             let kinds: Vec<_> =
                 self.by_queue.get(&queue).into_iter().flat_map(|kinds| kinds.keys().cloned()).collect();
             for kind in kinds {
+                let mut drained = Vec::new();
+                let mut is_full = false;
                 while let Some(id) = self.first(&queue, &kind) {
                     let Some(Parked { lease, until, reply_to }) = self.remove(id) else { break };
                     if reply_to.is_closed() {
@@ -116,16 +120,22 @@ impl<T: ReplyTo> Polls<T> {
                     }
                     match grant(&lease, reply_to) {
                         Offer::Taken => {}
+                        Offer::Drained(reply_to) => drained.push((id, Parked { lease, until, reply_to })),
                         Offer::NothingFits(reply_to) => {
                             self.insert(id, Parked { lease, until, reply_to });
                             break;
                         }
                         Offer::Later(reply_to) => {
                             self.insert(id, Parked { lease, until, reply_to });
-                            self.touched.insert(queue);
-                            return;
+                            is_full = true;
+                            break;
                         }
                     }
+                }
+                drained.into_iter().for_each(|(id, parked)| self.insert(id, parked));
+                if is_full {
+                    self.touched.insert(queue);
+                    return;
                 }
             }
         }

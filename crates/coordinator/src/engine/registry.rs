@@ -6,13 +6,14 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use authority::{Properties, Scope, State, Time};
 use tokio::sync::watch;
 
-use crate::request::WorkerView;
+use super::drained_workers::DrainedWorkers;
+use crate::request::{Order, OrderRefusal, OrderWorker, TenantWorker, WorkerView};
 
 /// Most workers remembered. Beyond it, the unregistered worker that was seen longest ago is dropped.
 const MAX_WORKERS: usize = 10_000;
@@ -26,7 +27,11 @@ pub struct Registry {
     heartbeat_timeout_ms: AtomicU64,
     /// When a worker was last dropped for lack of capacity.
     evicted_at: AtomicU64,
+    /// Whether any worker may be registered. Cleared by [`Registry::expire`].
+    has_registered: AtomicBool,
+    drained: DrainedWorkers,
     changed: watch::Sender<()>,
+    ordered: watch::Sender<()>,
 }
 
 /// How a worker made itself known.
@@ -65,12 +70,16 @@ pub enum Activity {
 pub struct Registered {
     pub registration: Arc<Registration>,
     pub status: WorkerStatus,
+    /// The operator has asked this session of the worker to stop.
+    pub is_stopping: bool,
 }
 
 /// The result of recording a worker's status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Liveness {
     Registered,
+    /// Registered, and asked by the operator to stop.
+    Stopping,
     /// Another session of the worker has replaced this one.
     Superseded,
     /// It is not registered.
@@ -90,7 +99,10 @@ impl Default for Registry {
             workers: Mutex::default(),
             heartbeat_timeout_ms: AtomicU64::new(HEARTBEAT_TIMEOUT_MS),
             evicted_at: AtomicU64::new(0),
+            has_registered: AtomicBool::new(false),
+            drained: DrainedWorkers::default(),
             changed: watch::Sender::new(()),
+            ordered: watch::Sender::new(()),
         }
     }
 }
@@ -121,20 +133,82 @@ impl Registry {
         let key = (scope.clone(), worker.clone());
         let mut workers = self.lock();
         match workers.get_mut(&key) {
-            Some(known) => self.refresh(known, now),
+            Some(known) => self.refresh(&key, known, now),
             None => self.insert(&mut workers, key, SeenWorker { at: now, registered: None, has_left: false }),
         }
     }
 
+    /// A request to stop is for one session: another session of the worker is not stopping.
     pub fn register(&self, scope: &Scope, worker: &Arc<str>, registration: Registration, now: Time) {
+        let key = (scope.clone(), worker.clone());
+        let mut workers = self.lock();
+        let before = workers.get(&key).filter(|known| !self.is_silent(known, now));
+        let before = before.and_then(|known| known.registered.as_ref());
+        let before = before.filter(|before| before.registration.session == registration.session);
+        let is_stopping = before.is_some_and(|before| before.is_stopping);
+        if before.is_none() {
+            let (tenant, workspace) = (&scope.tenant, &scope.workspace);
+            let (session, address) = (registration.session.as_deref(), registration.address);
+            let slots = registration.max_concurrent_executions;
+            tracing::info!(%worker, %tenant, %workspace, session, ?address, slots, "worker registered");
+        }
         let status = WorkerStatus::default();
-        let registered = Some(Registered { registration: Arc::new(registration), status });
-        self.insert(
-            &mut self.lock(),
-            (scope.clone(), worker.clone()),
-            SeenWorker { at: now, registered, has_left: false },
-        );
+        let registered = Some(Registered { registration: Arc::new(registration), status, is_stopping });
+        self.insert(&mut workers, key, SeenWorker { at: now, registered, has_left: false });
+        self.has_registered.store(true, Ordering::Relaxed);
+        drop(workers);
         self.changed.send_replace(());
+    }
+
+    /// Whether the operator has drained a worker: it is granted nothing.
+    pub fn is_drained(&self, tenant: &Arc<str>, worker: &Arc<str>) -> bool {
+        self.drained.contains(tenant, worker)
+    }
+
+    /// Carries out an order of the operator. Repeating it changes nothing.
+    pub(crate) fn order(&self, order: &OrderWorker) -> Result<(), OrderRefusal> {
+        let OrderWorker { tenant, worker, order } = order;
+        let mut workers = self.lock();
+        let mut known: Vec<_> = workers
+            .iter_mut()
+            .filter(|((scope, name), _)| scope.tenant == *tenant && name == worker)
+            .map(|(_, known)| known)
+            .collect();
+        if known.is_empty() && !self.is_drained(tenant, worker) {
+            return Err(OrderRefusal::UnknownWorker);
+        }
+        if *order == Order::Resume {
+            self.drained.remove(tenant, worker);
+        } else if !self.drained.insert(tenant, worker) {
+            return Err(OrderRefusal::TooManyDrained);
+        }
+        for registered in known.iter_mut().filter_map(|known| known.registered.as_mut()) {
+            match order {
+                Order::Drain => {}
+                Order::Stop => registered.is_stopping = true,
+                Order::Resume => registered.is_stopping = false,
+            }
+        }
+        drop(workers);
+        tracing::info!(%worker, %tenant, ?order, "order of the operator for a worker");
+        self.ordered.send_replace(());
+        Ok(())
+    }
+
+    /// Watches the orders of the operator.
+    pub fn watch_orders(&self) -> watch::Receiver<()> {
+        self.ordered.subscribe()
+    }
+
+    /// Whether [`Registry::expire`] has anything to look at.
+    pub(crate) fn has_registered(&self) -> bool {
+        self.has_registered.load(Ordering::Relaxed)
+    }
+
+    /// Ends the registrations of silent workers, which [`Registry::registered`] does by itself for the worker in question.
+    pub(crate) fn expire(&self, now: Time) {
+        let is_any_left = self.registered_count(now) > 0;
+        self.has_registered.store(is_any_left, Ordering::Relaxed);
     }
 
     /// Watches workers that register and unregister. Timeouts do not show here, but in `registered_until`.
@@ -145,8 +219,8 @@ impl Registry {
     /// The time until which some worker stays registered even if none is seen again; none when no worker is registered.
     pub fn registered_until(&self, now: Time) -> Option<Time> {
         let mut workers = self.lock();
-        let registered = workers.values_mut().filter_map(|known| {
-            self.forget_if_silent(known, now);
+        let registered = workers.iter_mut().filter_map(|(key, known)| {
+            self.forget_if_silent(key, known, now);
             known.registered.as_ref().map(|_| known.at)
         });
         registered.max().map(|at| at.plus_ms(self.heartbeat_timeout_ms()))
@@ -154,9 +228,9 @@ impl Registry {
 
     /// The worker's registration, if it has one that has not timed out.
     pub fn registered(&self, scope: &Scope, worker: &Arc<str>, now: Time) -> Option<Registered> {
-        let mut workers = self.lock();
-        let known = workers.get_mut(&(scope.clone(), worker.clone()))?;
-        self.forget_if_silent(known, now);
+        let (mut workers, key) = (self.lock(), (scope.clone(), worker.clone()));
+        let known = workers.get_mut(&key)?;
+        self.forget_if_silent(&key, known, now);
         known.registered.clone()
     }
 
@@ -170,9 +244,9 @@ impl Registry {
         status: WorkerStatus,
         now: Time,
     ) -> Liveness {
-        let mut workers = self.lock();
-        let Some(known) = workers.get_mut(&(scope.clone(), worker.clone())) else { return Liveness::Unknown };
-        self.forget_if_silent(known, now);
+        let (mut workers, key) = (self.lock(), (scope.clone(), worker.clone()));
+        let Some(known) = workers.get_mut(&key) else { return Liveness::Unknown };
+        self.forget_if_silent(&key, known, now);
         if let Some(Registered { registration, .. }) = &known.registered
             && session.is_some()
             && registration.session.is_some()
@@ -185,7 +259,7 @@ impl Registry {
         match &mut known.registered {
             Some(registered) => {
                 registered.status = status;
-                Liveness::Registered
+                if registered.is_stopping { Liveness::Stopping } else { Liveness::Registered }
             }
             None => Liveness::Unknown,
         }
@@ -194,8 +268,8 @@ impl Registry {
     /// How many workers are registered, over all scopes.
     pub fn registered_count(&self, now: Time) -> usize {
         let mut workers = self.lock();
-        let registered = workers.values_mut().filter_map(|known| {
-            self.forget_if_silent(known, now);
+        let registered = workers.iter_mut().filter_map(|(key, known)| {
+            self.forget_if_silent(key, known, now);
             known.registered.as_ref()
         });
         registered.count()
@@ -205,8 +279,8 @@ impl Registry {
     pub fn offered(&self, scope: &Scope, now: Time) -> Vec<Arc<Properties>> {
         let mut workers = self.lock();
         let mine = workers.iter_mut().filter(|((other, _), _)| other == scope);
-        mine.filter_map(|(_, known)| {
-            self.forget_if_silent(known, now);
+        mine.filter_map(|(key, known)| {
+            self.forget_if_silent(key, known, now);
             known.registered.as_ref().map(|registered| registered.registration.properties.clone())
         })
         .collect()
@@ -218,6 +292,10 @@ impl Registry {
             let registered = known.registered.as_ref();
             let current = registered.and_then(|registered| registered.registration.session.as_ref());
             if session.is_none() || current == session {
+                if !known.has_left {
+                    let (tenant, workspace) = (&scope.tenant, &scope.workspace);
+                    tracing::info!(%worker, %tenant, %workspace, "worker unregistered");
+                }
                 *known = SeenWorker { at: known.at.max(now), registered: None, has_left: true };
                 self.changed.send_replace(());
             }
@@ -235,20 +313,53 @@ impl Registry {
     /// The workers of a scope, by name.
     pub fn view(&self, scope: &Scope, state: &State, now: Time) -> Vec<WorkerView> {
         let mut workers = self.lock();
-        let mine = workers.iter_mut().filter(|((other, _), known)| other == scope && !known.has_left);
-        let mut workers: Vec<_> = mine
-            .map(|((_, worker), known)| {
-                self.forget_if_silent(known, now);
-                WorkerView {
-                    worker: worker.clone(),
-                    last_heartbeat: known.at,
-                    active_leases: state.lease_count(scope, worker),
-                    registered: known.registered.clone(),
-                }
+        let mine = workers.iter_mut().filter(|((other, _), _)| other == scope).filter_map(|(key, known)| {
+            self.forget_if_silent(key, known, now);
+            let worker = &key.1;
+            let is_drained = self.is_drained(&scope.tenant, worker);
+            // A drained worker is listed also after it has left, so that the operator sees what to resume.
+            (!known.has_left || is_drained).then(|| WorkerView {
+                worker: worker.clone(),
+                last_heartbeat: known.at,
+                active_leases: state.lease_count(scope, worker),
+                registered: known.registered.clone(),
+                is_drained,
             })
-            .collect();
+        });
+        let mut workers: Vec<_> = mine.collect();
         workers.sort_by(|a, b| a.worker.cmp(&b.worker));
         workers
+    }
+
+    /// A worker in all workspaces of its tenant, as it was seen last, and where it is registered if it is.
+    pub(crate) fn worker(
+        &self,
+        tenant: &Arc<str>,
+        worker: &Arc<str>,
+        state: &State,
+        now: Time,
+    ) -> Option<TenantWorker> {
+        let is_drained = self.is_drained(tenant, worker);
+        let mut workers = self.lock();
+        let mine = workers.iter_mut().filter(|((scope, name), _)| scope.tenant == *tenant && name == worker);
+        let mine = mine.map(|(key, known)| {
+            self.forget_if_silent(key, known, now);
+            &*known
+        });
+        let last = mine.max_by_key(|known| (known.registered.is_some(), known.at));
+        if last.is_none() && !is_drained {
+            return None;
+        }
+        let leases = state.leases_in_tenant(tenant, worker);
+        let view = WorkerView {
+            worker: worker.clone(),
+            // A drained worker may have been evicted.
+            last_heartbeat: last.map_or(Time::ZERO, |known| known.at),
+            active_leases: leases.len(),
+            registered: last.and_then(|known| known.registered.clone()),
+            is_drained,
+        };
+        Some(TenantWorker { view, leases })
     }
 
     /// Evicts a worker at the limit. An unregistered worker never evicts a registered one, and a worker that registers
@@ -275,16 +386,18 @@ impl Registry {
         workers.insert(key, new);
     }
 
-    fn refresh(&self, known: &mut SeenWorker, now: Time) {
-        self.forget_if_silent(known, now);
+    fn refresh(&self, key: &Key, known: &mut SeenWorker, now: Time) {
+        self.forget_if_silent(key, known, now);
         known.at = known.at.max(now);
         known.has_left = false;
     }
 
     /// A timeout ends a registration even if it was not noticed in time.
-    fn forget_if_silent(&self, known: &mut SeenWorker, now: Time) {
-        if self.is_silent(known, now) {
-            known.registered = None;
+    fn forget_if_silent(&self, (scope, worker): &Key, known: &mut SeenWorker, now: Time) {
+        if self.is_silent(known, now) && known.registered.take().is_some() {
+            let (tenant, workspace) = (&scope.tenant, &scope.workspace);
+            let silent_ms = now.since_ms(known.at);
+            tracing::warn!(%worker, %tenant, %workspace, silent_ms, "worker timed out: it is registered no more");
         }
     }
 
@@ -299,138 +412,4 @@ impl Registry {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn scope() -> Scope {
-        Scope { tenant: Arc::from("t"), workspace: Arc::from("w") }
-    }
-
-    fn session(name: &str) -> Registration {
-        Registration { session: Some(Arc::from(name)), ..Registration::default() }
-    }
-
-    #[test]
-    fn the_worker_seen_longest_ago_is_evicted() {
-        let registry = Registry::default();
-        for n in 0..=MAX_WORKERS {
-            registry.record_heartbeat(&scope(), &Arc::from(format!("w{n:05}")), Time(n as u64));
-        }
-        let view = registry.view(&scope(), &State::new(), Time(0));
-        assert_eq!(view.len(), MAX_WORKERS);
-        assert_eq!(&*view[0].worker, "w00001");
-    }
-
-    #[test]
-    fn unregistered_workers_evict_no_registered_one() {
-        let (registry, w, silent) = (Registry::default(), Arc::from("w"), Arc::from("silent"));
-        registry.register(&scope(), &silent, Registration::default(), Time(0));
-        registry.register(&scope(), &w, Registration::default(), Time(1));
-        for n in 0..=MAX_WORKERS {
-            registry.record_heartbeat(
-                &scope(),
-                &Arc::from(format!("stranger{n}")),
-                Time(HEARTBEAT_TIMEOUT_MS + 1),
-            );
-        }
-        assert!(registry.registered(&scope(), &w, Time(HEARTBEAT_TIMEOUT_MS + 1)).is_some());
-        let view = registry.view(&scope(), &State::new(), Time(HEARTBEAT_TIMEOUT_MS + 1));
-        assert_eq!(view.len(), MAX_WORKERS);
-        assert!(view.iter().all(|known| known.worker != silent), "its silence ended its registration");
-    }
-
-    #[test]
-    fn where_all_are_registered_the_own_tenant_is_evicted_and_unregistered_workers_are_not_recorded() {
-        let (registry, first) = (Registry::default(), Arc::from("first"));
-        let other = Scope { tenant: Arc::from("other"), ..scope() };
-        registry.register(&other, &first, Registration::default(), Time(0));
-        for n in 1..=MAX_WORKERS {
-            registry.register(
-                &scope(),
-                &Arc::from(format!("w{n:05}")),
-                Registration::default(),
-                Time(n as u64),
-            );
-        }
-        let now = Time(MAX_WORKERS as u64);
-        assert_eq!(registry.registered_count(now), MAX_WORKERS);
-        assert!(registry.registered(&other, &first, now).is_some(), "it is another tenant's");
-        assert!(registry.registered(&scope(), &Arc::from("w00001"), now).is_none());
-        registry.record_heartbeat(&scope(), &Arc::from("stranger"), now);
-        assert_eq!(registry.registered_count(now), MAX_WORKERS);
-    }
-
-    #[test]
-    fn s3_38_a_silent_worker_is_registered_no_more_and_one_that_is_heard_of_stays() {
-        let (registry, w) = (Registry::default(), Arc::from("w"));
-        registry.register(&scope(), &w, Registration::default(), Time(0));
-        assert!(registry.registered(&scope(), &w, Time(HEARTBEAT_TIMEOUT_MS)).is_some());
-        registry.record_heartbeat(&scope(), &w, Time(HEARTBEAT_TIMEOUT_MS));
-        assert!(registry.registered(&scope(), &w, Time(2 * HEARTBEAT_TIMEOUT_MS)).is_some());
-        assert!(registry.registered(&scope(), &w, Time(2 * HEARTBEAT_TIMEOUT_MS + 1)).is_none());
-        registry.record_heartbeat(&scope(), &w, Time(2 * HEARTBEAT_TIMEOUT_MS + 2));
-        assert!(
-            registry.registered(&scope(), &w, Time(2 * HEARTBEAT_TIMEOUT_MS + 2)).is_none(),
-            "it stays so"
-        );
-    }
-
-    #[test]
-    fn a_worker_heard_of_after_its_silence_has_to_register_again() {
-        let (registry, w) = (Registry::default(), Arc::from("w"));
-        registry.register(&scope(), &w, Registration::default(), Time(0));
-        let status = WorkerStatus { activity: Activity::Busy, ..WorkerStatus::default() };
-        assert_eq!(registry.record_status(&scope(), &w, None, status, Time(1)), Liveness::Registered);
-        assert_eq!(registry.registered(&scope(), &w, Time(1)).unwrap().status, status);
-        assert_eq!(
-            registry.record_status(&scope(), &w, None, status, Time(HEARTBEAT_TIMEOUT_MS + 2)),
-            Liveness::Unknown
-        );
-    }
-
-    #[test]
-    fn w11_a_session_that_was_replaced_speaks_for_nobody() {
-        let (registry, w) = (Registry::default(), Arc::from("w"));
-        let (old, new) = (Arc::from("old"), Arc::from("new"));
-        registry.register(&scope(), &w, session("new"), Time(0));
-        let status = WorkerStatus { activity: Activity::Draining, ..WorkerStatus::default() };
-        assert_eq!(registry.record_status(&scope(), &w, Some(&old), status, Time(1)), Liveness::Superseded);
-        assert_eq!(registry.registered(&scope(), &w, Time(1)).unwrap().status, WorkerStatus::default());
-        // Nor does its being alive keep the other registered.
-        let late = Time(HEARTBEAT_TIMEOUT_MS);
-        assert_eq!(registry.record_status(&scope(), &w, Some(&old), status, late), Liveness::Superseded);
-        assert!(registry.registered(&scope(), &w, Time(HEARTBEAT_TIMEOUT_MS + 1)).is_none());
-        registry.register(&scope(), &w, session("new"), late);
-        assert_eq!(registry.record_status(&scope(), &w, Some(&new), status, late), Liveness::Registered);
-    }
-
-    #[test]
-    fn only_the_newest_session_unregisters_a_worker() {
-        let (registry, w) = (Registry::default(), Arc::from("w"));
-        registry.register(&scope(), &w, session("new"), Time(0));
-        registry.unregister(&scope(), &w, Some(&Arc::from("old")), Time(9));
-        assert!(registry.registered(&scope(), &w, Time(0)).is_some());
-        registry.unregister(&scope(), &w, Some(&Arc::from("new")), Time(9));
-        assert!(registry.registered(&scope(), &w, Time(0)).is_none());
-    }
-
-    #[test]
-    fn registrations_are_watched_and_their_end_by_silence_is_known() {
-        let (registry, v, w) = (Registry::default(), Arc::from("v"), Arc::from("w"));
-        let mut watch = registry.watch();
-        let mut has_changed = || std::mem::replace(&mut watch, registry.watch()).has_changed().unwrap();
-        registry.record_heartbeat(&scope(), &w, Time(0));
-        assert_eq!((has_changed(), registry.registered_until(Time(0))), (false, None));
-        registry.register(&scope(), &v, session("a"), Time(1));
-        registry.register(&scope(), &w, session("b"), Time(2));
-        assert!(has_changed());
-        let until = registry.registered_until(Time(2)).unwrap();
-        assert_eq!(until, Time(2 + HEARTBEAT_TIMEOUT_MS));
-        assert_eq!(registry.registered_until(until), Some(until));
-        assert_eq!(registry.registered_until(until.plus_ms(1)), None);
-        registry.unregister(&scope(), &w, Some(&Arc::from("other")), Time(9));
-        assert!(!has_changed());
-        registry.unregister(&scope(), &w, None, Time(9));
-        assert!(has_changed());
-    }
-}
+mod tests;

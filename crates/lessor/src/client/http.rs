@@ -1,7 +1,7 @@
 //! HTTP requests to the server.
 //!
 //! Every request of these commands may be repeated without harm: reads, a cancel, a redrive and a queue's configuration
-//! by contract, a submit by its dedup key. So a request without an answer is retried for a bounded time.
+//! by contract, orders for workers too, a submit by its dedup key. So a request without an answer is retried for a bounded time.
 
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -36,13 +36,23 @@ pub(super) struct Answer(protocol::Answer);
 
 impl Client {
     pub(super) fn new(connection: &Connection) -> anyhow::Result<Client> {
+        Client::in_scope(connection, &connection.tenant, &connection.workspace)
+    }
+
+    fn in_scope(connection: &Connection, tenant: &str, workspace: &str) -> anyhow::Result<Client> {
         let transport = Transport::new(&Address {
             url: Some(connection.url.to_string()),
-            tenant: Some(connection.tenant.clone()),
-            workspace: Some(connection.workspace.clone()),
+            tenant: Some(tenant.to_owned()),
+            workspace: Some(workspace.to_owned()),
             user_agent: Some(concat!("lessor/", env!("CARGO_PKG_VERSION"))),
         })?;
         Ok(Client { transport, was_reached: Cell::new(false) })
+    }
+
+    /// A client that names no scope, as calls of the operator require.
+    pub(super) fn for_operator(connection: &Connection) -> anyhow::Result<Client> {
+        // An empty name is sent as none, whatever the environment says.
+        Client::in_scope(connection, "", "")
     }
 
     pub(super) async fn get(&self, path: &[&str], query: &impl Serialize) -> Result<Answer, Error> {
@@ -60,7 +70,17 @@ impl Client {
     }
 
     pub(super) async fn post(&self, path: &[&str], body: &impl Serialize) -> Result<Answer, Error> {
-        self.send(self.transport.post(path, body)?, ANSWER_TIMEOUT).await
+        self.post_waiting(path, body, Duration::ZERO).await
+    }
+
+    /// A POST whose answer the server may hold back for `wait`.
+    pub(super) async fn post_waiting(
+        &self,
+        path: &[&str],
+        body: &impl Serialize,
+        wait: Duration,
+    ) -> Result<Answer, Error> {
+        self.send(self.transport.post(path, body)?, wait + ANSWER_TIMEOUT).await
     }
 
     pub(super) async fn put(&self, path: &[&str], body: &impl Serialize) -> Result<Answer, Error> {

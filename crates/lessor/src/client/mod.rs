@@ -11,6 +11,7 @@ pub(crate) mod show;
 pub(crate) mod submit;
 pub(crate) mod task;
 mod task_context;
+pub(crate) mod worker;
 
 use std::process::ExitCode;
 

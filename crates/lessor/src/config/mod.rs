@@ -12,7 +12,7 @@ use anyhow::Result;
 use authority::limits::{MAX_LEASE_MS, MIN_LEASE_MS};
 use authority::{QueueConfig, QueueKey, Scope};
 use serde::{Deserialize, Serialize};
-use server::MAX_NAMED_QUEUES;
+use server::{MAX_NAMED_QUEUES, TOKEN_TTL_SECONDS};
 use wire::{DEFAULT_SCOPE_NAME, MAX_WAIT_MS};
 
 use crate::address;
@@ -61,7 +61,7 @@ pub(crate) struct Server {
 }
 
 // Push dispatch: tasks that are sent to the push target of their queue.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, clap::Args)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, clap::Args)]
 #[serde(default)]
 pub(crate) struct Push {
     /// Allow push targets on loopback and private addresses, on any port, over plain HTTP
@@ -72,6 +72,16 @@ pub(crate) struct Push {
     #[arg(long, value_name = "URL", value_parser = parse_callback_url)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub callback_url: Option<String>,
+
+    /// How long the token of a pushed task is valid if the task has no deadline, from 60 to 7200; heartbeats renew it
+    #[arg(long, value_name = "SECONDS", default_value_t = Push::default().token_ttl_seconds, value_parser = clap::value_parser!(u64).range(TOKEN_TTL_SECONDS))]
+    pub token_ttl_seconds: u64,
+}
+
+impl Default for Push {
+    fn default() -> Push {
+        Push { allow_private_targets: false, callback_url: None, token_ttl_seconds: 3_600 }
+    }
 }
 
 // The ledger and its retention.
@@ -318,6 +328,7 @@ impl Document for Config {
             within("storage.min_free_mib", self.storage.min_free_mib, MIN_FREE_MIB),
             within("data.segment_mib", self.data.segment_mib, SEGMENT_MIB),
             within("data.preallocate_mib", self.data.preallocate_mib.unwrap_or(1), 1..=u64::MAX),
+            within("push.token_ttl_seconds", self.push.token_ttl_seconds, TOKEN_TTL_SECONDS),
             in_scheduler("heartbeat_timeout_seconds", scheduler.heartbeat_timeout_seconds, 1..=86_400),
             in_scheduler("long_poll_timeout_seconds", scheduler.long_poll_timeout_seconds, poll_seconds),
             in_scheduler("lease_duration_seconds", scheduler.lease_duration_seconds, lease_seconds),

@@ -58,6 +58,8 @@ pub(crate) struct Opening {
 pub(crate) struct Embedded {
     stop: Stopper,
     running: JoinHandle<Result<(), worker::Error>>,
+    /// The operator has stopped it.
+    has_ended: bool,
     /// For the banner: where actions run, and why.
     pub notice: Option<String>,
 }
@@ -83,17 +85,29 @@ impl Embedded {
         Ok(Opening { settings, allow_network: options.allow_network, selected })
     }
 
-    /// Resolves when the worker ends without a stop, with the reason.
+    /// Resolves when the worker fails, with the reason. A worker that the operator stops has not failed: the server goes on
+    /// without it.
     pub(crate) async fn failed(&mut self) -> anyhow::Error {
-        match (&mut self.running).await {
-            Ok(Ok(())) => anyhow::anyhow!("it has ended"),
-            Ok(Err(error)) => error.into(),
-            Err(error) => error.into(),
+        if !self.has_ended {
+            let ended = (&mut self.running).await;
+            self.has_ended = true;
+            match ended {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => return error.into(),
+                Err(error) => return error.into(),
+            }
+            tracing::warn!(
+                "the operator has stopped the worker of this process; actions wait for other workers"
+            );
         }
+        std::future::pending().await
     }
 
     /// Takes no more tasks, and resolves when the running ones are finished or released.
     pub(crate) async fn drain(self) {
+        if self.has_ended {
+            return;
+        }
         self.stop.stop();
         match self.running.await {
             Ok(Ok(())) => {}
@@ -122,7 +136,7 @@ impl Opening {
             let work = Work::open(&config, selected?.executor, cas).await?;
             instances.serve(config, Arc::new(work), stopped, true).await
         });
-        Ok(Embedded { stop, running, notice })
+        Ok(Embedded { stop, running, has_ended: false, notice })
     }
 }
 

@@ -95,7 +95,8 @@ impl Instances {
                 }
             }
         };
-        if !matches!(ended, Ok(Ok(()))) {
+        // The operator's stop ends one agent; the others follow. A second stop would end their grace period.
+        if !stop.is_stop_requested() {
             stop.stop();
         }
         while others.join_next().await.is_some() {}

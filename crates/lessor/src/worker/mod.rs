@@ -1,4 +1,4 @@
-//! `lessor worker`: runs actions and commands for a coordinator.
+//! `lessor worker`: runs actions and commands for a coordinator, and lists, drains and stops the workers of a server.
 
 mod check;
 mod daemon;
@@ -37,6 +37,14 @@ enum Command {
     Check(Box<check::Options>),
     /// Run one action with no coordinator, to look at what it does
     Execute(execute::Options),
+    /// List the workers of a server
+    List(client::worker::ListOptions),
+    /// Grant a worker nothing more; it finishes what it holds
+    Drain(client::worker::DrainOptions),
+    /// Drain a worker and ask it to stop
+    Stop(client::worker::StopOptions),
+    /// Let a drained worker take work again
+    Resume(client::worker::ResumeOptions),
 }
 
 pub(crate) fn run(options: Options) -> Result<ExitCode> {
@@ -44,5 +52,9 @@ pub(crate) fn run(options: Options) -> Result<ExitCode> {
         Command::Daemon(options) => daemon::run(*options).map(|()| ExitCode::SUCCESS),
         Command::Check(options) => client::block_on(check::run(*options)),
         Command::Execute(options) => client::block_on(execute::run(&options)),
+        Command::List(options) => client::block_on(client::worker::list(&options)),
+        Command::Drain(options) => client::block_on(client::worker::drain(&options)),
+        Command::Stop(options) => client::block_on(client::worker::stop(&options)),
+        Command::Resume(options) => client::block_on(client::worker::resume(&options)),
     }
 }

@@ -7,7 +7,9 @@ mod cut_off;
 mod documented_files;
 mod execute;
 mod full_disk;
+mod operator_orders;
 mod scheduler_calls;
+mod server_log;
 mod stopping;
 mod support_worker;
 

@@ -119,6 +119,11 @@ impl Server {
         (code, std::fs::read_to_string(self.dir.path().join("log")).unwrap())
     }
 
+    /// What it has logged so far.
+    pub(crate) fn log(&self) -> String {
+        std::fs::read_to_string(self.dir.path().join("log")).unwrap()
+    }
+
     /// Ends it with SIGKILL.
     pub(crate) fn kill(&mut self) {
         let _ = self.child.kill();

@@ -3,4 +3,5 @@
 pub(crate) mod health;
 pub(crate) mod instances;
 pub mod openapi;
+pub(crate) mod worker_orders;
 pub(crate) mod workers;

@@ -1,6 +1,6 @@
 //! GET /v1/workers: the workers that were seen since the coordinator started.
 
-use coordinator::{Activity, Registered};
+use coordinator::{Activity, Registered, WorkerView};
 use wire::{Worker, WorkerList, WorkerRegistration, WorkerState};
 
 use crate::convert::{Problem, Scoped, to_timestamp};
@@ -10,20 +10,22 @@ use crate::edge::Out;
 #[utoipa::path(get, path = "/v1/workers", tag = "Workers", responses((status = 200, body = WorkerList)))]
 pub(crate) async fn list(Scoped { app, scope }: Scoped) -> Result<Out<WorkerList>, Problem> {
     let workers = app.handle.workers(scope).await?;
-    let workers = workers
-        .into_iter()
-        .map(|view| Worker {
-            worker_id: view.worker.to_string(),
-            last_heartbeat_at: to_timestamp(view.last_heartbeat),
-            active_leases: view.active_leases,
-            registration: view.registered.as_ref().map(registration),
-        })
-        .collect();
-    Ok(Out::ok(WorkerList { workers }))
+    Ok(Out::ok(WorkerList { workers: workers.iter().map(to_wire).collect() }))
+}
+
+pub(super) fn to_wire(view: &WorkerView) -> Worker {
+    Worker {
+        worker_id: view.worker.to_string(),
+        last_heartbeat_at: to_timestamp(view.last_heartbeat),
+        active_leases: view.active_leases,
+        drained: view.is_drained,
+        stopping: view.registered.as_ref().is_some_and(|registered| registered.is_stopping),
+        registration: view.registered.as_ref().map(registration),
+    }
 }
 
 fn registration(registered: &Registered) -> WorkerRegistration {
-    let Registered { registration, status } = registered;
+    let Registered { registration, status, .. } = registered;
     let pairs = registration.properties.iter().map(|(name, value)| (name.to_string(), value.to_string()));
     WorkerRegistration {
         registered_at: to_timestamp(registration.registered_at),

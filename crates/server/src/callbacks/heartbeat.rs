@@ -60,10 +60,11 @@ async fn renewed(caller: &Caller, detail: &TaskDetail, now: Time) -> Result<Opti
     if caller.newest_key && !caller.claims.is_ageing(now) {
         return Ok(None);
     }
-    let grace_ms = detail.view.settings.cancel_grace_ms;
+    let settings = detail.view.settings;
+    let times_ms = (settings.cancel_grace_ms, settings.heartbeat_interval_ms);
     let deadline = detail.view.task.deadline();
     let key_ring = caller.app.task_tokens.key_ring(&caller.app.handle).await?;
-    let issued = key_ring.issue(&caller.lease, &caller.claims.run_id, deadline, grace_ms, now);
+    let issued = key_ring.issue(&caller.lease, &caller.claims.run_id, deadline, times_ms, now);
     let outlives = issued.expires_at.0 / 1_000 > caller.claims.exp;
     Ok((outlives || !caller.newest_key).then_some(issued))
 }

@@ -5,7 +5,7 @@ use authority::Rejection;
 use authority::command::Refusal;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use coordinator::{HistoryError, Unavailable};
+use coordinator::{HistoryError, OrderRefusal, Unavailable};
 use serde::Serialize;
 use wire::Verdict;
 
@@ -49,6 +49,7 @@ codes! {
     NotFound 404 "not_found" "There is nothing at this path";
     UnknownTask 404 "unknown_task" "There is no such task";
     UnknownQueue 404 "unknown_queue" "There is no such queue";
+    UnknownWorker 404 "unknown_worker" "There is no such worker";
     MethodNotAllowed 405 "method_not_allowed" "This path has other methods";
     RequestTimeout 408 "request_timeout" "The body did not arrive in time";
     DedupConflict 409 "dedup_conflict" "The dedup key belongs to a task with other content";
@@ -65,6 +66,7 @@ codes! {
     TooManyRequirements 429 "too_many_requirements" "The queue has too many different requirements";
     DiskFull 429 "disk_full" "The disk is full";
     TooManyPolls 429 "too_many_polls" "Too many requests are waiting";
+    TooManyDrained 429 "too_many_drained" "Too many workers are drained";
     Overloaded 429 "overloaded" "The coordinator has too much to do";
     Internal 500 "internal" "Something went wrong here";
     NotServing 503 "not_serving" "The coordinator is not serving";
@@ -184,6 +186,16 @@ impl From<Refusal> for Problem {
     }
 }
 
+impl From<OrderRefusal> for Problem {
+    fn from(why: OrderRefusal) -> Problem {
+        let code = match why {
+            OrderRefusal::UnknownWorker => Code::UnknownWorker,
+            OrderRefusal::TooManyDrained => Code::TooManyDrained,
+        };
+        Problem::new(code, why.to_string())
+    }
+}
+
 impl From<Rejection> for Problem {
     fn from(why: Rejection) -> Problem {
         let (code, detail) = match why {
@@ -258,7 +270,7 @@ pub(crate) fn shortened(text: &str) -> &str {
 mod tests {
     use super::*;
 
-    const ALL: [(Code, &str, u16, &str); 37] = [
+    const ALL: [(Code, &str, u16, &str); 39] = [
         (Code::MalformedJson, "malformed_json", 400, "The body is not well-formed JSON"),
         (Code::InvalidField, "invalid_field", 400, "A field is missing, unknown or has a bad value"),
         (Code::InvalidScope, "invalid_scope", 400, "The tenant or workspace is not a valid name"),
@@ -276,6 +288,7 @@ mod tests {
         (Code::NotFound, "not_found", 404, "There is nothing at this path"),
         (Code::UnknownTask, "unknown_task", 404, "There is no such task"),
         (Code::UnknownQueue, "unknown_queue", 404, "There is no such queue"),
+        (Code::UnknownWorker, "unknown_worker", 404, "There is no such worker"),
         (Code::MethodNotAllowed, "method_not_allowed", 405, "This path has other methods"),
         (Code::RequestTimeout, "request_timeout", 408, "The body did not arrive in time"),
         (Code::DedupConflict, "dedup_conflict", 409, "The dedup key belongs to a task with other content"),
@@ -296,6 +309,7 @@ mod tests {
         ),
         (Code::DiskFull, "disk_full", 429, "The disk is full"),
         (Code::TooManyPolls, "too_many_polls", 429, "Too many requests are waiting"),
+        (Code::TooManyDrained, "too_many_drained", 429, "Too many workers are drained"),
         (Code::Overloaded, "overloaded", 429, "The coordinator has too much to do"),
         (Code::Internal, "internal", 500, "Something went wrong here"),
         (Code::NotServing, "not_serving", 503, "The coordinator is not serving"),

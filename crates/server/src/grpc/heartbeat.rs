@@ -37,9 +37,10 @@ pub(super) async fn heartbeat(
         extend(app, &session.scope, &session.worker, &request.leases).await?
     };
     Ok(HeartbeatResponse {
-        should_shutdown: liveness == Liveness::Superseded,
-        registered: liveness == Liveness::Registered,
+        should_shutdown: matches!(liveness, Liveness::Superseded | Liveness::Stopping),
+        registered: matches!(liveness, Liveness::Registered | Liveness::Stopping),
         leases,
+        stopped_by_operator: liveness == Liveness::Stopping,
     })
 }
 

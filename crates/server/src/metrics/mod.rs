@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use blobs::Blobs;
 use prometheus::core::Collector;
-use prometheus::{GaugeVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry};
+use prometheus::{Gauge, GaugeVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::io::{InspectReader, InspectWriter};
 
@@ -35,6 +35,8 @@ struct Inner {
     named: Arc<[String]>,
     /// [`scrape::GAUGES`], in their order.
     gauges: Vec<IntGauge>,
+    avg_queue_time: Gauge,
+    avg_execution_time: Gauge,
     depth: IntGaugeVec,
     oldest_age: GaugeVec,
     connections: IntGauge,
@@ -71,6 +73,7 @@ impl Metrics {
             ["hit", "miss"].iter().for_each(|result| drop(lookups.with_label_values(&[result])));
             lookups
         };
+        let average = |name: &str, help: &str| registered(&registry, Gauge::new(name, help));
         let depth = Opts::new("lessor_queue_depth", "Tasks that wait, by queue.");
         let oldest_age = Opts::new(
             "lessor_queue_oldest_age_seconds",
@@ -79,6 +82,14 @@ impl Metrics {
         Metrics(Arc::new(Inner {
             named: named.into(),
             gauges: scrape::GAUGES.iter().map(|(name, help, _)| gauge(name, help)).collect(),
+            avg_queue_time: average(
+                "lessor_avg_queue_time_ms",
+                "How long tasks could have been leased before they were, on average since the start.",
+            ),
+            avg_execution_time: average(
+                "lessor_avg_execution_time_ms",
+                "Time from a lease to the report that was accepted on it, on average since the start.",
+            ),
             depth: registered(&registry, IntGaugeVec::new(depth, &["queue"])),
             oldest_age: registered(&registry, GaugeVec::new(oldest_age, &["queue"])),
             connections: gauge("lessor_connections", "Open connections."),

@@ -22,7 +22,8 @@ pub async fn task_envelope(
     let context = task_context::to_wire(grant.options.as_deref()).in_envelope(&task_id, queue);
     let key_ring = app.task_tokens.key_ring(&app.handle).await?;
     let now = app.handle.now();
-    let issued = key_ring.issue(&grant.lease_ref(), &context.run_id, deadline, grant.cancel_grace_ms, now);
+    let times_ms = (grant.cancel_grace_ms, grant.heartbeat_interval_ms);
+    let issued = key_ring.issue(&grant.lease_ref(), &context.run_id, deadline, times_ms, now);
     Ok(wire::in_task_context!(TaskEnvelope {
         task_id,
         queue: Some(queue.to_string()),

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use url::Url;
 
+use crate::convert::task_token::DEFAULT_TTL;
+
 /// How long a worker has to begin after its target took the task, unless the heartbeat timeout is longer.
 const BEGIN_WITHIN: Duration = Duration::from_secs(60);
 
@@ -19,6 +21,8 @@ pub struct PushOptions {
     pub callback_url: Option<String>,
     /// Most connections to all targets together, as long as there are not more targets than that: each may have one.
     pub max_connections: usize,
+    /// How long a task token is valid when its task has no deadline (S1-8).
+    pub token_ttl: Duration,
     /// For tests, which do not want to wait a minute.
     pub begin_within: Duration,
 }
@@ -29,6 +33,7 @@ impl Default for PushOptions {
             allow_private_targets: false,
             callback_url: None,
             max_connections: MAX_CONNECTIONS,
+            token_ttl: DEFAULT_TTL,
             begin_within: BEGIN_WITHIN,
         }
     }

@@ -10,3 +10,4 @@ mod services;
 mod stream;
 mod submitting;
 mod support;
+mod worker_orders;

@@ -75,6 +75,20 @@ async fn s1_7_a_token_is_scoped_to_one_attempt() {
     assert_eq!(sign("k1.1", &claims).split('.').count(), 3);
 }
 
+/// The queue's heartbeat interval is 20 s, so a token lives for at least 40 s.
+#[tokio::test]
+async fn s1_8_a_token_lives_as_long_as_configured() {
+    for (configured_s, lives_s) in [(90, 90), (7_200, 7_200), (1, 40)] {
+        let token_ttl = std::time::Duration::from_secs(configured_s);
+        let push = server::PushOptions { token_ttl, ..server::PushOptions::default() };
+        let options = server::Options { push, ..server::Options::default() };
+        let served = Served::start_with_options(server::Limits::default(), options).await;
+        let claims = served.push("q").await.claims();
+        let lives = claims["exp"].as_u64().unwrap() - claims["iat"].as_u64().unwrap();
+        assert_eq!(lives, lives_s, "{configured_s}");
+    }
+}
+
 #[tokio::test]
 async fn s1_10_a_token_is_no_good_for_another_task() {
     let served = Served::start().await;

@@ -19,3 +19,4 @@ mod report_details;
 mod support;
 mod tasks;
 mod verdicts;
+mod worker_orders;

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use crate::support::{Served, send};
 use serde_json::Value;
 
-const ROUTES: [(&str, &str); 28] = [
+const ROUTES: [(&str, &str); 31] = [
     ("get", "/healthz"),
     ("get", "/openapi.json"),
     ("get", "/readyz"),
@@ -33,6 +33,9 @@ const ROUTES: [(&str, &str); 28] = [
     ("post", "/v1/tasks/{taskId}/redrive"),
     ("post", "/v1/tasks/{taskId}/started"),
     ("post", "/v1/token-keys/rotate"),
+    ("post", "/v1/workers/{workerId}/drain"),
+    ("post", "/v1/workers/{workerId}/resume"),
+    ("post", "/v1/workers/{workerId}/stop"),
     ("put", "/v1/queues/{name}"),
 ];
 

@@ -98,8 +98,9 @@ impl Connector {
             let RegisterWorkerRequest { worker_id, session_id, .. } = self.registration();
             let heartbeat = HeartbeatRequest { worker_id, session_id, ..HeartbeatRequest::default() };
             let answer = in_time(client.report_heartbeat(self.request(heartbeat))).await?.into_inner();
-            // Another session has registered under this id. To register again would end that session.
-            if answer.should_shutdown {
+            // Another session has registered under this id. To register again would end that session. If the operator
+            // wants the worker to stop, the stream says so.
+            if answer.should_shutdown && !answer.stopped_by_operator {
                 return Err(ConnectError::Fatal(self.superseded()));
             }
             held = answer.leases;

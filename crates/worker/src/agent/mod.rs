@@ -2,7 +2,7 @@
 //!
 //! It takes as many tasks as there are free slots and resources, sends heartbeats for each lease, stops attempts that
 //! are canceled or can no longer commit, reports each attempt once, and repeats a report after a reconnect if there was
-//! no answer. When it drains, it takes no more tasks, waits for the running ones, releases the rest and unregisters.
+//! no answer. When it is stopped, also by the operator of the coordinator, it takes no more tasks, waits for the running ones, releases the rest and unregisters.
 
 mod connection;
 mod health;
@@ -52,6 +52,8 @@ pub struct Agent {
     /// The lease and the task of each running attempt.
     attempts: HashMap<Id, (Arc<str>, String)>,
     pool_changed: watch::Receiver<()>,
+    /// The operator of the coordinator wants this worker to stop.
+    is_stopped_by_operator: bool,
 }
 
 impl Agent {
@@ -86,6 +88,7 @@ impl Agent {
                 stream: ReconnectingStream::new(connector),
                 running: JoinSet::new(),
                 attempts: HashMap::new(),
+                is_stopped_by_operator: false,
             };
             let ended = agent.until_drained(config.drain_timeout, &stop).await;
             agent.leave().await;
@@ -96,7 +99,7 @@ impl Agent {
     async fn until_drained(&mut self, drain_timeout: Duration, stop: &Stopper) -> Result<(), Error> {
         let stop_requested = stop.stop_requested();
         tokio::pin!(stop_requested);
-        loop {
+        while !self.is_stopped_by_operator {
             tokio::select! {
                 () = &mut stop_requested => break,
                 ended = self.step() => ended?,
@@ -168,6 +171,10 @@ impl Agent {
                     let held = std::mem::take(&mut connection.held);
                     self.leases.on_connected(&connection.welcome, held);
                 }
+            }
+            ConnectionEvent::Message(message) if message.stopped_by_operator => {
+                tracing::info!("the operator of the coordinator stops this worker");
+                self.is_stopped_by_operator = true;
             }
             ConnectionEvent::Message(message) if message.should_shutdown => {
                 return Err(self.connector.superseded());

@@ -195,7 +195,7 @@ impl SchedulerAgent {
 
     /// Reports a failure of an attempt that does not run. Without a report the worker's heartbeats would hold its lease.
     fn fail(&mut self, task_id: String, message: &'static str) {
-        tracing::error!(task = task_id, message, "an attempt failed");
+        tracing::error!(task = task_id, why = message, "an attempt failed");
         let (client, permit) = (self.client.clone(), Permit::new(None));
         let report = UpdateTaskStatusRequest {
             task_id: task_id.clone(),

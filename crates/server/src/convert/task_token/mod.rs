@@ -6,7 +6,9 @@
 mod jwt;
 mod key_id;
 
+use std::ops::RangeInclusive;
 use std::sync::{PoisonError, RwLock};
+use std::time::Duration;
 
 use authority::command::RotateTokenKey;
 use authority::limits::MAX_PUSH_INTERVAL_MS;
@@ -19,16 +21,19 @@ use crate::convert::parse_task_id;
 use jwt::Unverified;
 use key_id::KeyId;
 
-/// How long a token lives when its task has no deadline, and the most that it may.
-const DEFAULT_TTL_MS: u64 = 3_600_000;
+/// How long a token lives when its task has no deadline, unless configured, and the most that it may.
+pub(crate) const DEFAULT_TTL: Duration = Duration::from_secs(3_600);
 const MAX_TTL_MS: u64 = 7_200_000;
-// A worker that beats as seldom as it may has a heartbeat in the second half of its token's life, which renews it.
-const _: () = assert!(2 * MAX_PUSH_INTERVAL_MS <= DEFAULT_TTL_MS);
+/// How long a token may be configured to live (S1-8).
+pub const TOKEN_TTL_SECONDS: RangeInclusive<u64> = 60..=MAX_TTL_MS / 1_000;
+// A token lives for two heartbeats: one of them is in the second half of its life, and renews it.
+const _: () = assert!(2 * MAX_PUSH_INTERVAL_MS <= MAX_TTL_MS);
 /// How far the clock that made a token and the one that checks it may differ. Leases know no such leeway.
 const LEEWAY_S: u64 = 5;
 
 pub(crate) struct TaskTokens {
     secret: [u8; 32],
+    ttl_ms: u64,
     /// The newest key, while it is known. Only a callback that finds none waits for the coordinator.
     current: RwLock<Option<KeyId>>,
     /// Held while the newest key is looked up or replaced, over the coordinator's answer: a look-up that began before a
@@ -56,6 +61,7 @@ pub(crate) struct Claims {
 /// The keys that are good now: one signs, and perhaps the one before it is still believed.
 pub(crate) struct KeyRing<'a> {
     secret: &'a [u8; 32],
+    ttl_ms: u64,
     current: KeyId,
 }
 
@@ -66,9 +72,15 @@ pub(crate) struct Issued {
 }
 
 impl TaskTokens {
-    pub(crate) fn new(secret: &[u8; 32]) -> TaskTokens {
+    /// Tokens live for `ttl` when their task has no deadline.
+    pub(crate) fn new(secret: &[u8; 32], ttl: Duration) -> TaskTokens {
         let secret = blake3::derive_key("lessor 2026 task token", secret);
-        TaskTokens { secret, current: RwLock::default(), changing: Mutex::default() }
+        let ttl_ms = ttl.as_millis() as u64;
+        TaskTokens { secret, ttl_ms, current: RwLock::default(), changing: Mutex::default() }
+    }
+
+    fn with_key(&self, current: KeyId) -> KeyRing<'_> {
+        KeyRing { secret: &self.secret, ttl_ms: self.ttl_ms, current }
     }
 
     /// The keys to sign with. The first key is recorded when it is first needed.
@@ -88,13 +100,13 @@ impl TaskTokens {
                 first
             }
         };
-        Ok(KeyRing { secret: &self.secret, current })
+        Ok(self.with_key(current))
     }
 
     /// The keys to check with; none while nothing was ever signed, so that a made-up token records nothing.
     pub(crate) async fn key_ring_if_any(&self, handle: &Handle) -> Result<Option<KeyRing<'_>>, Unavailable> {
         let newest = self.newest(handle).await?;
-        Ok(newest.map(|current| KeyRing { secret: &self.secret, current }))
+        Ok(newest.map(|current| self.with_key(current)))
     }
 
     /// From now on another key signs.
@@ -136,22 +148,24 @@ async fn recorded(handle: &Handle) -> Result<Option<KeyId>, Unavailable> {
 impl<'a> KeyRing<'a> {
     /// The keys of a server that has never rotated its key.
     pub(crate) fn first(tokens: &'a TaskTokens) -> KeyRing<'a> {
-        KeyRing { secret: &tokens.secret, current: KeyId::FIRST }
+        tokens.with_key(KeyId::FIRST)
     }
 
-    /// A token for one attempt. It covers the task's deadline and the grace after it as far as it may.
+    /// A token for one attempt. It covers the task's deadline and the grace after it as far as it may. Without a deadline it
+    /// lives as long as configured, but for at least two heartbeats, so that one of them can renew it.
     pub(crate) fn issue(
         &self,
         lease: &LeaseRef,
         run_id: &str,
         deadline: Option<Time>,
-        grace_ms: u64,
+        (grace_ms, heartbeat_interval_ms): (u64, u64),
         now: Time,
     ) -> Issued {
         let ttl_ms = match deadline {
-            Some(deadline) => deadline.since_ms(now).saturating_add(grace_ms).min(MAX_TTL_MS),
-            None => DEFAULT_TTL_MS,
+            Some(deadline) => deadline.since_ms(now).saturating_add(grace_ms),
+            None => self.ttl_ms.max(heartbeat_interval_ms.saturating_mul(2)),
         };
+        let ttl_ms = ttl_ms.min(MAX_TTL_MS);
         let (iat, exp) = (now.0 / 1_000, now.plus_ms(ttl_ms).0 / 1_000);
         let claims = Claims {
             tenant_id: lease.scope.tenant.to_string(),
@@ -211,7 +225,7 @@ mod tests {
     const SECRET: [u8; 32] = [7; 32];
 
     fn key_ring(current: &str) -> KeyRing<'static> {
-        KeyRing { secret: &SECRET, current: KeyId::parse(current).unwrap() }
+        KeyRing { secret: &SECRET, ttl_ms: 3_600_000, current: KeyId::parse(current).unwrap() }
     }
 
     fn lease() -> LeaseRef {
@@ -225,7 +239,7 @@ mod tests {
     }
 
     fn issue(deadline: Option<Time>) -> Issued {
-        key_ring("k1.1").issue(&lease(), "run_1", deadline, 30_000, NOW)
+        key_ring("k1.1").issue(&lease(), "run_1", deadline, (30_000, 30_000), NOW)
     }
 
     fn ttl_s(issued: &Issued) -> u64 {
@@ -244,6 +258,15 @@ mod tests {
         assert_eq!(ttl_s(&issue(None)), 3_600);
         assert_eq!(ttl_s(&issue(Some(NOW.plus_ms(100 * MAX_TTL_MS)))), 7_200);
         assert_eq!(ttl_s(&issue(Some(Time(u64::MAX)))), 7_200);
+    }
+
+    #[test]
+    fn s1_8_a_configured_life_is_kept_but_no_token_ends_between_two_heartbeats() {
+        let ring = KeyRing { ttl_ms: 90_000, ..key_ring("k1.1") };
+        let ttl_s = |interval_ms| ttl_s(&ring.issue(&lease(), "r", None, (0, interval_ms), NOW));
+        assert_eq!(ttl_s(30_000), 90);
+        assert_eq!(ttl_s(60_000), 120);
+        assert_eq!(ttl_s(u64::MAX), 7_200);
     }
 
     #[test]
@@ -273,7 +296,8 @@ mod tests {
 
     #[test]
     fn x1_a_token_under_another_key_or_secret_is_nothing() {
-        let other = KeyRing { secret: &[8; 32], current: KeyId::FIRST }.issue(&lease(), "r", None, 0, NOW);
+        let other = KeyRing { secret: &[8; 32], ttl_ms: 1_000, current: KeyId::FIRST };
+        let other = other.issue(&lease(), "r", None, (0, 0), NOW);
         assert!(key_ring("k1.1").verify(&other.token, NOW).is_none());
         let payload =
             serde_json::to_vec(&key_ring("k1.1").verify(&issue(None).token, NOW).unwrap().0).unwrap();

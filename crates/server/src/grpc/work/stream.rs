@@ -63,6 +63,7 @@ enum Next {
     Leased(Result<Vec<Grant>, Unavailable>),
     Said(Result<Option<WorkRequest>, Status>),
     Gone,
+    Ordered,
     Draining,
     Late,
     Silent,
@@ -121,6 +122,9 @@ impl Stream {
         deadline: Option<Instant>,
     ) -> Result<(), End> {
         let app = self.session.app.clone();
+        let mut orders = app.handle.registry().watch_orders();
+        // The operator may have asked this session to stop before the stream began.
+        orders.mark_changed();
         let mut server_stops = Box::pin(app.draining());
         let silence = app.grpc.settings.heartbeat_timeout;
         let mut silent = Box::pin(sleep_until(self.heard_at + silence));
@@ -146,6 +150,7 @@ impl Stream {
                 leased = ready(&mut self.polling) => Next::Leased(leased),
                 said = incoming.message(), if open && self.deciding.is_none() => Next::Said(said),
                 () = self.outbox.closed() => Next::Gone,
+                Ok(()) = orders.changed(), if open => Next::Ordered,
                 () = &mut server_stops, if open => Next::Draining,
                 () = &mut late, if open => Next::Late,
                 () = &mut silent, if open => Next::Silent,
@@ -169,6 +174,7 @@ impl Stream {
                 Next::Said(Ok(None)) => ending = Some(self.no_more(End::Quietly)),
                 Next::Said(Err(status)) => ending = Some(self.no_more(End::With(status))),
                 Next::Gone => return Err(End::Quietly),
+                Next::Ordered => self.pass_on_stop().await?,
                 Next::Draining => {
                     let status = Status::unavailable("the server is about to stop: connect again");
                     ending = Some(self.no_more(End::With(status)));
@@ -188,6 +194,18 @@ impl Stream {
                 }
             }
         }
+    }
+
+    /// Passes on that the operator wants the worker to stop. The stream goes on, so that the worker can report what it runs.
+    async fn pass_on_stop(&mut self) -> Result<(), End> {
+        let is_stopping =
+            matches!(self.session.state(), SessionState::Current(registered) if registered.is_stopping);
+        if is_stopping {
+            let stop =
+                WorkResponse { should_shutdown: true, stopped_by_operator: true, ..WorkResponse::default() };
+            self.outbox.send(stop).await?;
+        }
+        Ok(())
     }
 
     /// Nothing more is leased; leases of a wait that is dropped are given back by the coordinator.

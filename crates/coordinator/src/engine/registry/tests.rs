@@ -1,0 +1,127 @@
+//! Tests of the registry.
+
+use super::*;
+
+fn scope() -> Scope {
+    Scope { tenant: Arc::from("t"), workspace: Arc::from("w") }
+}
+
+fn session(name: &str) -> Registration {
+    Registration { session: Some(Arc::from(name)), ..Registration::default() }
+}
+
+#[test]
+fn the_worker_seen_longest_ago_is_evicted() {
+    let registry = Registry::default();
+    for n in 0..=MAX_WORKERS {
+        registry.record_heartbeat(&scope(), &Arc::from(format!("w{n:05}")), Time(n as u64));
+    }
+    let view = registry.view(&scope(), &State::new(), Time(0));
+    assert_eq!(view.len(), MAX_WORKERS);
+    assert_eq!(&*view[0].worker, "w00001");
+}
+
+#[test]
+fn unregistered_workers_evict_no_registered_one() {
+    let (registry, w, silent) = (Registry::default(), Arc::from("w"), Arc::from("silent"));
+    registry.register(&scope(), &silent, Registration::default(), Time(0));
+    registry.register(&scope(), &w, Registration::default(), Time(1));
+    for n in 0..=MAX_WORKERS {
+        registry.record_heartbeat(
+            &scope(),
+            &Arc::from(format!("stranger{n}")),
+            Time(HEARTBEAT_TIMEOUT_MS + 1),
+        );
+    }
+    assert!(registry.registered(&scope(), &w, Time(HEARTBEAT_TIMEOUT_MS + 1)).is_some());
+    let view = registry.view(&scope(), &State::new(), Time(HEARTBEAT_TIMEOUT_MS + 1));
+    assert_eq!(view.len(), MAX_WORKERS);
+    assert!(view.iter().all(|known| known.worker != silent), "its silence ended its registration");
+}
+
+#[test]
+fn where_all_are_registered_the_own_tenant_is_evicted_and_unregistered_workers_are_not_recorded() {
+    let (registry, first) = (Registry::default(), Arc::from("first"));
+    let other = Scope { tenant: Arc::from("other"), ..scope() };
+    registry.register(&other, &first, Registration::default(), Time(0));
+    for n in 1..=MAX_WORKERS {
+        registry.register(&scope(), &Arc::from(format!("w{n:05}")), Registration::default(), Time(n as u64));
+    }
+    let now = Time(MAX_WORKERS as u64);
+    assert_eq!(registry.registered_count(now), MAX_WORKERS);
+    assert!(registry.registered(&other, &first, now).is_some(), "it is another tenant's");
+    assert!(registry.registered(&scope(), &Arc::from("w00001"), now).is_none());
+    registry.record_heartbeat(&scope(), &Arc::from("stranger"), now);
+    assert_eq!(registry.registered_count(now), MAX_WORKERS);
+}
+
+#[test]
+fn s3_38_a_silent_worker_is_registered_no_more_and_one_that_is_heard_of_stays() {
+    let (registry, w) = (Registry::default(), Arc::from("w"));
+    registry.register(&scope(), &w, Registration::default(), Time(0));
+    assert!(registry.registered(&scope(), &w, Time(HEARTBEAT_TIMEOUT_MS)).is_some());
+    registry.record_heartbeat(&scope(), &w, Time(HEARTBEAT_TIMEOUT_MS));
+    assert!(registry.registered(&scope(), &w, Time(2 * HEARTBEAT_TIMEOUT_MS)).is_some());
+    assert!(registry.registered(&scope(), &w, Time(2 * HEARTBEAT_TIMEOUT_MS + 1)).is_none());
+    registry.record_heartbeat(&scope(), &w, Time(2 * HEARTBEAT_TIMEOUT_MS + 2));
+    assert!(registry.registered(&scope(), &w, Time(2 * HEARTBEAT_TIMEOUT_MS + 2)).is_none(), "it stays so");
+}
+
+#[test]
+fn a_worker_heard_of_after_its_silence_has_to_register_again() {
+    let (registry, w) = (Registry::default(), Arc::from("w"));
+    registry.register(&scope(), &w, Registration::default(), Time(0));
+    let status = WorkerStatus { activity: Activity::Busy, ..WorkerStatus::default() };
+    assert_eq!(registry.record_status(&scope(), &w, None, status, Time(1)), Liveness::Registered);
+    assert_eq!(registry.registered(&scope(), &w, Time(1)).unwrap().status, status);
+    assert_eq!(
+        registry.record_status(&scope(), &w, None, status, Time(HEARTBEAT_TIMEOUT_MS + 2)),
+        Liveness::Unknown
+    );
+}
+
+#[test]
+fn w11_a_session_that_was_replaced_speaks_for_nobody() {
+    let (registry, w) = (Registry::default(), Arc::from("w"));
+    let (old, new) = (Arc::from("old"), Arc::from("new"));
+    registry.register(&scope(), &w, session("new"), Time(0));
+    let status = WorkerStatus { activity: Activity::Draining, ..WorkerStatus::default() };
+    assert_eq!(registry.record_status(&scope(), &w, Some(&old), status, Time(1)), Liveness::Superseded);
+    assert_eq!(registry.registered(&scope(), &w, Time(1)).unwrap().status, WorkerStatus::default());
+    // Nor does its being alive keep the other registered.
+    let late = Time(HEARTBEAT_TIMEOUT_MS);
+    assert_eq!(registry.record_status(&scope(), &w, Some(&old), status, late), Liveness::Superseded);
+    assert!(registry.registered(&scope(), &w, Time(HEARTBEAT_TIMEOUT_MS + 1)).is_none());
+    registry.register(&scope(), &w, session("new"), late);
+    assert_eq!(registry.record_status(&scope(), &w, Some(&new), status, late), Liveness::Registered);
+}
+
+#[test]
+fn only_the_newest_session_unregisters_a_worker() {
+    let (registry, w) = (Registry::default(), Arc::from("w"));
+    registry.register(&scope(), &w, session("new"), Time(0));
+    registry.unregister(&scope(), &w, Some(&Arc::from("old")), Time(9));
+    assert!(registry.registered(&scope(), &w, Time(0)).is_some());
+    registry.unregister(&scope(), &w, Some(&Arc::from("new")), Time(9));
+    assert!(registry.registered(&scope(), &w, Time(0)).is_none());
+}
+
+#[test]
+fn registrations_are_watched_and_their_end_by_silence_is_known() {
+    let (registry, v, w) = (Registry::default(), Arc::from("v"), Arc::from("w"));
+    let mut watch = registry.watch();
+    let mut has_changed = || std::mem::replace(&mut watch, registry.watch()).has_changed().unwrap();
+    registry.record_heartbeat(&scope(), &w, Time(0));
+    assert_eq!((has_changed(), registry.registered_until(Time(0))), (false, None));
+    registry.register(&scope(), &v, session("a"), Time(1));
+    registry.register(&scope(), &w, session("b"), Time(2));
+    assert!(has_changed());
+    let until = registry.registered_until(Time(2)).unwrap();
+    assert_eq!(until, Time(2 + HEARTBEAT_TIMEOUT_MS));
+    assert_eq!(registry.registered_until(until), Some(until));
+    assert_eq!(registry.registered_until(until.plus_ms(1)), None);
+    registry.unregister(&scope(), &w, Some(&Arc::from("other")), Time(9));
+    assert!(!has_changed());
+    registry.unregister(&scope(), &w, None, Time(9));
+    assert!(has_changed());
+}
