@@ -5,7 +5,8 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
-use authority::command::{Grant, LeaseTasks};
+use authority::LeaseRef;
+use authority::command::{Grant, LeaseTasks, ReportCompletion, Verdict};
 use coordinator::Handle;
 use tokio::sync::{Semaphore, watch};
 use url::Url;
@@ -21,7 +22,7 @@ use crate::edge::receiving::Receiving;
 use crate::grpc;
 use crate::metrics::Metrics;
 use crate::push;
-use crate::reapi::Content;
+use crate::reapi::{Content, Executions, PinGuard};
 
 /// Most requests that wait for a task at one time, whatever they wait for.
 const MAX_WAITING_REQUESTS: usize = 20_000;
@@ -42,6 +43,7 @@ pub struct Inner {
     pub(crate) grpc: grpc::Shared,
     pub(crate) push: push::Shared,
     pub(crate) content: Option<Content>,
+    pub(crate) executions: Option<Executions>,
     pub(crate) metrics: Metrics,
     pub(crate) allowed_hosts: Vec<String>,
 }
@@ -52,6 +54,12 @@ impl Deref for App {
     fn deref(&self) -> &Inner {
         &self.0
     }
+}
+
+/// Outputs of an execution that stay in the content store until this is dropped.
+#[derive(Default)]
+pub(crate) struct PinnedOutputs {
+    _pinned: Option<PinGuard>,
 }
 
 /// The phases of a shutdown.
@@ -92,6 +100,7 @@ impl App {
         allowed_hosts.extend(callback_url.and_then(|url| url.host_str().map(str::to_owned)));
         metrics.show(handle.metrics());
         handle.registry().set_heartbeat_timeout_ms(scheduler.heartbeat_timeout.as_millis() as u64);
+        let executions = content.as_ref().map(|content| Executions::new(&handle, content));
         App(Arc::new(Inner {
             handle,
             lease_ids: LeaseIds::new(&lease_key),
@@ -104,6 +113,7 @@ impl App {
             grpc: grpc::Shared::new(scheduler),
             push: push::Shared::new(push),
             content,
+            executions,
             metrics,
             allowed_hosts,
         }))
@@ -153,6 +163,28 @@ impl App {
             Some(grants) => Ok(grants?),
             None => Ok(Vec::new()),
         }
+    }
+
+    /// Reports a completion. The outputs of an execution must be in the content store.
+    pub(crate) async fn complete(&self, report: ReportCompletion) -> Result<Verdict, Problem> {
+        let _pinned = self.check_outputs(&report).await?;
+        Ok(self.handle.complete(report).await?)
+    }
+
+    /// Checks that the outputs of a completed execution are in the content store, and keeps them there. Every completion goes
+    /// through here before the coordinator is asked; the guard is held until its answer.
+    pub(crate) async fn check_outputs(&self, report: &ReportCompletion) -> Result<PinnedOutputs, Problem> {
+        match &self.executions {
+            Some(executions) => Ok(PinnedOutputs { _pinned: executions.check_outputs(report).await? }),
+            None => Ok(PinnedOutputs::default()),
+        }
+    }
+
+    /// Whether the completion of an execution under this lease lacked outputs.
+    pub(crate) fn lacks_outputs(&self, lease: &LeaseRef) -> bool {
+        let lacks =
+            |executions: &Executions| executions.in_flight.lacks_outputs(lease.task, lease.fencing_token);
+        self.executions.as_ref().is_some_and(lacks)
     }
 
     /// Runs something that waits, within the bound on such requests. None when the server began to stop first.

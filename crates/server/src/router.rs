@@ -14,8 +14,8 @@ use crate::{cache, callbacks, claims, grpc, leases, metrics, queues, reapi, task
 pub fn router(app: App) -> Router {
     let (mut router, _) = described().split_for_parts();
     let mut services = wire::grpc::SERVICE_NAMES.to_vec();
-    if let Some(content) = &app.content {
-        router = router.merge(reapi::routes(&app, content)).merge(cache::routes());
+    if let Some((content, executions)) = app.content.as_ref().zip(app.executions.as_ref()) {
+        router = router.merge(reapi::routes(&app, content, executions)).merge(cache::routes());
         services.extend(reapi::SERVICE_NAMES);
     }
     router

@@ -288,6 +288,9 @@ pub struct Problem {
     pub detail: ::prost::alloc::string::String,
     #[prost(string, tag = "4")]
     pub field: ::prost::alloc::string::String,
+    /// With outputs_missing: the first of the outputs that are not in the content store, as "{hash}/{size}".
+    #[prost(string, repeated, tag = "5")]
+    pub digests: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct SubmitTasksRequest {

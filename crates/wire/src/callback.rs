@@ -169,6 +169,8 @@ pub struct CallbackProblem {
     /// With `attempt_mismatch`: the attempt that the task is at, or the next one when none is running.
     pub expected_attempt: Option<u32>,
     pub received_attempt: Option<u32>,
+    /// With `outputs_missing`: the first of the outputs that are not in the content store, as `hash/size`.
+    pub digests: Option<Vec<String>>,
     pub message: String,
 }
 

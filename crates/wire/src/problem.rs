@@ -30,6 +30,8 @@ pub struct Problem {
     pub task_id: Option<String>,
     /// On answers to reports: CANCELLED or REJECTED. Missing when nothing was decided.
     pub verdict: Option<Verdict>,
+    /// With `outputs_missing`: the first of the outputs that are not in the content store, as `hash/size`.
+    pub digests: Option<Vec<String>>,
     /// A URI that names this occurrence.
     pub instance: Option<String>,
 }

@@ -1,6 +1,6 @@
 //! The interface between the agent and the code that runs an attempt.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use tokio_util::sync::CancellationToken;
@@ -8,6 +8,7 @@ use wire::grpc::{ActionResult, LeasedTask};
 
 use crate::Failure;
 use crate::agent::SlotGuard;
+use crate::outputs::KeptOutputs;
 
 /// The end of an attempt.
 #[derive(Clone, Debug)]
@@ -45,11 +46,26 @@ pub trait Performer: Send + Sync + 'static {
 pub struct Permit {
     cancel: CancellationToken,
     slot: Option<Arc<SlotGuard>>,
+    outputs: Arc<OnceLock<KeptOutputs>>,
 }
 
 impl Permit {
     pub(crate) fn new(slot: Option<SlotGuard>) -> Permit {
-        Permit { cancel: CancellationToken::new(), slot: slot.map(Arc::new) }
+        Permit { cancel: CancellationToken::new(), slot: slot.map(Arc::new), outputs: Arc::default() }
+    }
+
+    /// Keeps the outputs until the attempt's report is answered.
+    pub(crate) fn keep(&self, outputs: KeptOutputs) {
+        // An attempt ends once.
+        let _ = self.outputs.set(outputs);
+    }
+
+    /// Uploads the outputs again, which the coordinator did not find in the content store.
+    pub(crate) async fn upload_again(&self) -> Result<(), Failure> {
+        match self.outputs.get() {
+            Some(outputs) => outputs.upload().await,
+            None => Err(Failure::broken("the outputs are not in the content store, and they are gone here")),
+        }
     }
 
     pub(crate) fn cancel(&self) {

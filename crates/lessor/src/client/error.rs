@@ -72,8 +72,7 @@ mod tests {
             code: "dedup_conflict".into(),
             field: Some("dedupKey".into()),
             task_id: Some("t1".into()),
-            verdict: None,
-            instance: None,
+            ..Problem::default()
         }
     }
 

@@ -28,6 +28,7 @@ const CANCELLED_MESSAGE: &str = "cancelled";
         (status = 409, description = "`attempt_mismatch`, `task_already_terminal`, `attempt_already_started` or \
             `attempt_already_completed`: the report is ignored", body = CallbackProblem),
         (status = 413, description = "`payload_too_large`", body = CallbackProblem),
+        (status = 424, description = "`outputs_missing`: upload the outputs of the execution and report again", body = CallbackProblem),
         CallbackFails
     )
 )]
@@ -42,7 +43,7 @@ pub(crate) async fn completed(
     let command = command(caller.lease.clone(), body)?;
     attempt::admit(&caller, attempt, &worker).await?;
     let verdict = match command {
-        Report::Completion(report) => caller.app.handle.complete(report).await?,
+        Report::Completion(report) => caller.app.complete(report).await?,
         Report::Failure(report) => caller.app.handle.fail(report).await?,
     };
     match verdict {

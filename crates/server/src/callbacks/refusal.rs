@@ -86,7 +86,9 @@ impl From<Problem> for Refusal {
             StatusCode::BAD_REQUEST => "invalid_argument",
             _ => why.code.name(),
         };
-        Refusal::new(status, error, why.detail)
+        let mut refusal = Refusal::new(status, error, why.detail);
+        refusal.body.digests = (!why.digests.is_empty()).then_some(why.digests);
+        refusal
     }
 }
 

@@ -20,6 +20,7 @@ use crate::edge::{Fails, In, Out};
         (status = 404, description = "Unknown job", body = ClaimProblem),
         (status = 409, description = "The lease is over (`ack` is true); or a conflicting report", body = ClaimProblem),
         (status = 413, description = "The result is too large", body = ClaimProblem),
+        (status = 424, description = "`outputs_missing`: upload the outputs of the execution and report again", body = ClaimProblem),
         Fails<400, ClaimProblem>, Fails<503, ClaimProblem>
     )
 )]
@@ -31,6 +32,6 @@ pub(crate) async fn complete(
     let lease = token::lease(&call, &body.worker_id, &body.job_id, &body.lease_token)?;
     token::check_report(&lease, &body.attempt_id, body.stream.as_deref(), body.message_id.as_deref())?;
     let report = report::completion(lease, "result", body.result, Details::default())?;
-    report::committed(call.app.handle.complete(report).await?)?;
+    report::committed(call.app.complete(report).await?)?;
     Ok(Out::ok(JobCompleted { ok: true, ack: true }))
 }

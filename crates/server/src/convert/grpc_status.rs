@@ -28,13 +28,13 @@ impl From<Problem> for Status {
         let about =
             [("verdict", verdict.map(str::to_owned)), ("field", told.field), ("taskId", told.task_id)];
         let about = about.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
-        status(code, &told.code, told.detail, about.collect())
+        status(code, &told.code, told.detail, about.collect(), &told.digests.unwrap_or_default())
     }
 }
 
 /// The worker has to do something first: register, or name its lease.
 pub(crate) fn precondition(reason: &str, detail: impl Into<String>) -> Status {
-    status(Code::FailedPrecondition, reason, detail.into(), HashMap::new())
+    status(Code::FailedPrecondition, reason, detail.into(), HashMap::new(), &[])
 }
 
 pub(crate) fn not_registered(worker: &str) -> Status {
@@ -60,11 +60,27 @@ pub(crate) fn superseded(worker: &str) -> Status {
 pub(crate) fn item(problem: Problem) -> grpc::Problem {
     let status = code(problem.code) as i32;
     let told = problem.into_wire();
-    grpc::Problem { status, code: told.code, detail: told.detail, field: told.field.unwrap_or_default() }
+    grpc::Problem {
+        status,
+        code: told.code,
+        detail: told.detail,
+        field: told.field.unwrap_or_default(),
+        digests: told.digests.unwrap_or_default(),
+    }
 }
 
-fn status(code: Code, reason: &str, detail: String, about: HashMap<String, String>) -> Status {
+fn status(
+    code: Code,
+    reason: &str,
+    detail: String,
+    about: HashMap<String, String>,
+    missing: &[String],
+) -> Status {
     let mut details = ErrorDetails::with_error_info(reason, DOMAIN, about);
+    for digest in missing {
+        // As the Remote Execution API names missing blobs.
+        details.add_precondition_failure_violation("MISSING", format!("blobs/{digest}"), "");
+    }
     if matches!(code, Code::ResourceExhausted | Code::Unavailable) {
         details.set_retry_info(Some(RETRY_DELAY));
     }
@@ -80,7 +96,9 @@ fn code(code: problem::Code) -> Code {
         (_, StatusCode::NOT_FOUND) => Code::NotFound,
         (_, StatusCode::METHOD_NOT_ALLOWED) => Code::Unimplemented,
         (_, StatusCode::REQUEST_TIMEOUT) => Code::DeadlineExceeded,
-        (_, StatusCode::CONFLICT | StatusCode::GONE) => Code::FailedPrecondition,
+        (_, StatusCode::CONFLICT | StatusCode::GONE | StatusCode::FAILED_DEPENDENCY) => {
+            Code::FailedPrecondition
+        }
         (_, StatusCode::TOO_MANY_REQUESTS) => Code::ResourceExhausted,
         (_, StatusCode::SERVICE_UNAVAILABLE) => Code::Unavailable,
         (_, status) if status.is_client_error() => Code::InvalidArgument,

@@ -57,6 +57,7 @@ codes! {
     LeaseLost 409 "lease_lost" "The attempt has lost its authority";
     NotADeadLetter 409 "not_a_dead_letter" "Only FAILED and DEAD tasks can be redriven";
     LeaseGone 410 "lease_gone" "The lease is over";
+    OutputsMissing 424 "outputs_missing" "Outputs are not in the content store";
     PayloadTooLarge 413 "payload_too_large" "The request is too large";
     UnsupportedMediaType 415 "unsupported_media_type" "The body must be JSON";
     UnknownHost 421 "unknown_host" "The server is not known by this name";
@@ -92,11 +93,17 @@ pub struct Problem {
     pub field: Option<String>,
     pub task_id: Option<String>,
     pub verdict: Option<Verdict>,
+    /// The blobs that are missing, at most [`Problem::MAX_DIGESTS`].
+    pub digests: Vec<String>,
 }
 
 impl Problem {
+    /// Most blobs that a problem names. Over gRPC they are in a header, of which some clients accept no more than 8 KiB.
+    pub const MAX_DIGESTS: usize = 32;
+
     pub fn new(code: Code, detail: impl Into<String>) -> Problem {
-        Problem { code, detail: detail.into(), field: None, task_id: None, verdict: None }
+        let detail = detail.into();
+        Problem { code, detail, field: None, task_id: None, verdict: None, digests: Vec::new() }
     }
 
     /// A field whose value will not do.
@@ -124,7 +131,8 @@ impl Problem {
     /// The answer to a report: a fault of the worker is REJECTED. A transient problem decides nothing: it has no verdict.
     pub fn on_report(self) -> Problem {
         let status = self.code.status();
-        let transient = matches!(self.code, Code::RequestTimeout) || status == StatusCode::TOO_MANY_REQUESTS;
+        let transient = matches!(self.code, Code::RequestTimeout | Code::OutputsMissing)
+            || status == StatusCode::TOO_MANY_REQUESTS;
         if self.verdict.is_none() && status.is_client_error() && !transient {
             Problem { verdict: Some(Verdict::Rejected), ..self }
         } else {
@@ -150,6 +158,7 @@ impl Problem {
             field: self.field.map(|field| shortened(&field).to_owned()),
             task_id: self.task_id,
             verdict: self.verdict,
+            digests: (!self.digests.is_empty()).then_some(self.digests),
             instance: None,
         }
     }
@@ -270,7 +279,7 @@ pub(crate) fn shortened(text: &str) -> &str {
 mod tests {
     use super::*;
 
-    const ALL: [(Code, &str, u16, &str); 39] = [
+    const ALL: [(Code, &str, u16, &str); 40] = [
         (Code::MalformedJson, "malformed_json", 400, "The body is not well-formed JSON"),
         (Code::InvalidField, "invalid_field", 400, "A field is missing, unknown or has a bad value"),
         (Code::InvalidScope, "invalid_scope", 400, "The tenant or workspace is not a valid name"),
@@ -296,6 +305,7 @@ mod tests {
         (Code::LeaseLost, "lease_lost", 409, "The attempt has lost its authority"),
         (Code::NotADeadLetter, "not_a_dead_letter", 409, "Only FAILED and DEAD tasks can be redriven"),
         (Code::LeaseGone, "lease_gone", 410, "The lease is over"),
+        (Code::OutputsMissing, "outputs_missing", 424, "Outputs are not in the content store"),
         (Code::PayloadTooLarge, "payload_too_large", 413, "The request is too large"),
         (Code::UnsupportedMediaType, "unsupported_media_type", 415, "The body must be JSON"),
         (Code::QueueFull, "queue_full", 429, "The queue is full"),

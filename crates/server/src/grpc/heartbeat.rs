@@ -87,7 +87,9 @@ pub(super) fn undecided(beats: Vec<LeaseHeartbeat>, problem: &Problem) -> Vec<Le
 
 /// Extends all leases of the session or, if it has no name, all that the worker obtained by LeaseTask (C8, C17). If their statuses do not fit into a message, those that should stop come first.
 async fn extend_all(session: &Session) -> Result<Vec<LeaseStatus>, Problem> {
-    let (app, held) = (&session.app, session.held().await?);
+    let (app, mut held) = (&session.app, session.held().await?);
+    // The worker may not know that its completion decided nothing: the lease must not live forever.
+    held.retain(|held| !app.lacks_outputs(&held.lease));
     let beat = |lease: &LeaseRef| BatchItem::Heartbeat {
         extend: ExtendLease { lease: lease.clone() },
         progress: None,

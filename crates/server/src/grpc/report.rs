@@ -16,7 +16,7 @@ use wire::grpc::{TaskState, TaskStatus, UpdateTaskStatusRequest, UpdateTaskStatu
 
 use super::reference;
 use super::values::{cancel_reason, category, given, optional_name, state, timestamp};
-use crate::app::App;
+use crate::app::{App, PinnedOutputs};
 use crate::convert::names::reported_message;
 use crate::convert::report_details::Details;
 use crate::convert::task_json::{not_json, parse_json};
@@ -35,10 +35,21 @@ pub(super) async fn update(
     let decided = async {
         let mut batch = Batch::new();
         let asked = items(lease, request, &mut batch)?;
+        let _pinned = check_outputs(app, &batch).await?;
         let answers = app.handle.decide(batch).await?;
         answer(asked, &mut answers.into_iter())
     };
     Ok(decided.await.map_err(Problem::on_report)?)
+}
+
+/// Checks the outputs of the completion that a report asks for, if it asks for one.
+pub(super) async fn check_outputs(app: &App, items: &Batch) -> Result<PinnedOutputs, Problem> {
+    match items.first() {
+        Some(BatchItem::Command(Command::ReportCompletion(completion))) => {
+            app.check_outputs(completion).await
+        }
+        _ => Ok(PinnedOutputs::default()),
+    }
 }
 
 /// What was asked, and so how its answers are read.

@@ -18,6 +18,7 @@ use crate::edge::{In, Out};
         (status = 200, description = "COMMITTED, now or earlier", body = ReportAnswer),
         (status = 409, description = "CANCELLED: authority lost; or REJECTED: a conflicting report", body = wire::Problem),
         (status = 413, description = "REJECTED: the result is too large", body = wire::Problem),
+        (status = 424, description = "`outputs_missing`, without a verdict: upload the outputs of the execution and report again", body = wire::Problem),
         ReportFails
     )
 )]
@@ -29,5 +30,5 @@ pub(crate) async fn complete(
     let lease = call.lease(&body.worker_id, body.task_id.as_deref())?;
     let details = Details { metrics: body.metrics.as_ref(), ..Details::default() };
     let report = report::completion(lease, "result", body.result, details)?;
-    Ok(answer(call.app.handle.complete(report).await?)?)
+    Ok(answer(call.app.complete(report).await?)?)
 }

@@ -35,6 +35,7 @@ use axum::Router;
 use axum::middleware::from_fn_with_state;
 use axum::routing::post;
 use blobs::{Blobs, Tenant};
+use coordinator::Handle;
 use tonic::server::NamedService;
 use tonic::{Request, Response, Status};
 use wire::reapi::action_cache_server::ActionCacheServer;
@@ -43,6 +44,7 @@ use wire::reapi::content_addressable_storage_server::ContentAddressableStorageSe
 use wire::reapi::execution_server::ExecutionServer;
 use wire::reapi::operations_server::OperationsServer;
 
+pub(crate) use self::execution::PinGuard;
 use self::execution::{InFlightExecutions, Pins};
 use crate::app::App;
 use crate::edge::grpc_guard;
@@ -108,33 +110,46 @@ impl fmt::Debug for Content {
     }
 }
 
+/// The executions in flight, and what they keep in the content store.
 #[derive(Clone)]
-pub struct Reapi {
-    app: App,
-    content: Content,
-    in_flight: InFlightExecutions,
+pub(crate) struct Executions {
+    handle: Handle,
+    blobs: Arc<dyn Blobs>,
+    pub(crate) in_flight: InFlightExecutions,
     pins: Pins,
     limits: ConcurrencyLimits,
 }
 
-impl Reapi {
-    pub fn new(app: App, content: Content) -> Reapi {
+impl Executions {
+    pub(crate) fn new(handle: &Handle, content: &Content) -> Executions {
         let limits = ConcurrencyLimits::default();
         let pins = Pins::new(content.blobs.clone(), limits.clone());
-        let grace = content.settings.worker_grace;
         let in_flight = InFlightExecutions::new(
-            app.handle.clone(),
+            handle.clone(),
             pins.clone(),
-            grace,
+            content.settings.worker_grace,
             content.instances.clone(),
             content.results.clone(),
         );
-        Reapi { app, content, in_flight, pins, limits }
+        Executions { handle: handle.clone(), blobs: content.blobs.clone(), in_flight, pins, limits }
     }
 
     fn store(&self, scope: &Scope) -> Result<Store, Status> {
         let (tenant, limits) = (tenant(scope)?, self.limits.clone());
-        Ok(Store { blobs: self.content.blobs.clone(), tenant, limits })
+        Ok(Store { blobs: self.blobs.clone(), tenant, limits })
+    }
+}
+
+#[derive(Clone)]
+pub struct Reapi {
+    app: App,
+    content: Content,
+    executions: Executions,
+}
+
+impl Reapi {
+    fn store(&self, scope: &Scope) -> Result<Store, Status> {
+        self.executions.store(scope)
     }
 }
 
@@ -153,9 +168,9 @@ impl Capabilities for Reapi {
 }
 
 /// The routes of all services, with the guard of all gRPC calls.
-pub fn routes(app: &App, content: &Content) -> Router<App> {
-    let reapi = Reapi::new(app.clone(), content.clone());
-    let in_flight = reapi.in_flight.clone();
+pub(crate) fn routes(app: &App, content: &Content, executions: &Executions) -> Router<App> {
+    let reapi = Reapi { app: app.clone(), content: content.clone(), executions: executions.clone() };
+    let in_flight = executions.in_flight.clone();
     tokio::spawn(async move {
         if let Err(why) = in_flight.load_all().await {
             tracing::warn!(why = why.message(), "what was on its way before is found when it is asked for");

@@ -127,7 +127,7 @@ impl Operations for Reapi {
             .and_then(|payload| payload.action())
             .ok();
         let _dedup_lock = match &digest {
-            Some(digest) => Some(self.in_flight.dedup_lock(&known.scope, digest).await),
+            Some(digest) => Some(self.executions.in_flight.dedup_lock(&known.scope, digest).await),
             None => None,
         };
         // Another client may have joined or left while this call waited for the lock.

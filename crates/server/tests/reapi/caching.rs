@@ -89,7 +89,13 @@ async fn r26_a_result_is_served_only_while_its_outputs_are_there() {
         }],
         ..Default::default()
     };
-    run(&served, ask(&action), result).await;
+    // Only a client can make such an entry: an execution is not committed without its outputs.
+    let request = UpdateActionResultRequest {
+        action_digest: Some(action.clone()),
+        action_result: Some(result),
+        ..Default::default()
+    };
+    ActionCacheClient::new(served.channel().await).update_action_result(request).await.unwrap();
     assert_eq!(served.cached(&action).await.unwrap_err().code(), Code::NotFound);
     served.upload(&[b"content"]).await;
     assert_eq!(served.cached(&action).await.unwrap().output_files[0].path, "out");

@@ -10,6 +10,7 @@ mod full_store;
 mod http_cache;
 mod inputs;
 mod merging;
+mod missing_outputs;
 mod operations;
 #[path = "../../../blobs/tests/common/small_disk.rs"]
 mod small_disk;

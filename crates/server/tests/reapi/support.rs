@@ -28,7 +28,10 @@ use tonic::transport::{Channel, Endpoint};
 use tonic::{Status, Streaming};
 use tonic_types::StatusExt;
 use wire::grpc::worker_scheduler_client::WorkerSchedulerClient;
-use wire::grpc::{LeaseTaskRequest, LeasedTask, RegisterWorkerRequest, TaskStatus, UpdateTaskStatusRequest};
+use wire::grpc::{
+    LeaseTaskRequest, LeasedTask, RegisterWorkerRequest, TaskStatus, UpdateTaskStatusRequest,
+    UpdateTaskStatusResponse,
+};
 
 /// Long enough for anything that is not stuck.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -74,6 +77,14 @@ impl Served {
     pub(crate) async fn restart(self) -> Served {
         let setup = self.setup.clone();
         Served::start_in(self.stop().await, setup).await
+    }
+
+    /// Stops, loses all content, and starts again.
+    pub(crate) async fn restart_without_content(self) -> Served {
+        let (setup, content) = (self.setup.clone(), self.content_path());
+        let directory = self.stop().await;
+        std::fs::remove_dir_all(content).unwrap();
+        Served::start_in(directory, setup).await
     }
 
     pub(crate) async fn stop(self) -> TempDir {
@@ -299,7 +310,7 @@ pub(crate) fn subjects(status: &bazel_remote_apis::google::rpc::Status) -> std::
 /// A worker whose every step a test decides.
 pub(crate) struct Worker {
     name: String,
-    client: WorkerSchedulerClient<Channel>,
+    pub client: WorkerSchedulerClient<Channel>,
 }
 
 impl Worker {
@@ -322,6 +333,14 @@ impl Worker {
     }
 
     pub(crate) async fn report(&mut self, task: &LeasedTask, change: impl Fn(&mut UpdateTaskStatusRequest)) {
+        self.try_report(task, change).await.unwrap();
+    }
+
+    pub(crate) async fn try_report(
+        &mut self,
+        task: &LeasedTask,
+        change: impl Fn(&mut UpdateTaskStatusRequest),
+    ) -> Result<UpdateTaskStatusResponse, Status> {
         let mut report = UpdateTaskStatusRequest {
             task_id: task.task_id.clone(),
             worker_id: self.name.clone(),
@@ -329,7 +348,7 @@ impl Worker {
             ..UpdateTaskStatusRequest::default()
         };
         change(&mut report);
-        in_time(self.client.update_task_status(report)).await.unwrap();
+        in_time(self.client.update_task_status(report)).await.map(|answer| answer.into_inner())
     }
 }
 

@@ -16,7 +16,7 @@ use crate::cache::Cache;
 use crate::executors::Run;
 use crate::inputs::message_cache::MessageCache;
 use crate::inputs::{Fetched, Inputs};
-use crate::outputs::{self, Collected, Destination, Expected};
+use crate::outputs::{self, Collected, Destination, Expected, KeptOutputs};
 use crate::worker_context::{WorkerContext, blocking_setup};
 use crate::{ActionOptions, Cas, Error, Executor, Failure, Outcome, Performer, Permit};
 use execution::action::timeout;
@@ -73,6 +73,17 @@ impl Actions {
         cancel: &CancellationToken,
         freed: impl FnOnce() + Send,
     ) -> Result<ActionResult, Failure> {
+        self.run_and_keep(instance, action, cancel, freed).await.map(|(result, _)| result)
+    }
+
+    /// The same, with the outputs, which can be uploaded again.
+    async fn run_and_keep(
+        &self,
+        instance: &str,
+        action: Digest,
+        cancel: &CancellationToken,
+        freed: impl FnOnce() + Send,
+    ) -> Result<(ActionResult, KeptOutputs), Failure> {
         let mut metadata = ExecutedActionMetadata {
             worker: self.context.worker_id.clone(),
             worker_start_timestamp: now(),
@@ -88,12 +99,12 @@ impl Actions {
         freed();
         let exit_code = self.context.exit_code(&ran, timeout(&ready.action)?).await?;
         let upload = self.upload_outputs(instance, action.function, &ready, workspace);
-        let mut result = unless(cancel, upload).await?;
+        let (mut result, kept) = unless(cancel, upload).await?;
         result.exit_code = exit_code;
         metadata.output_upload_completed_timestamp = now();
         metadata.worker_completed_timestamp = now();
         result.execution_metadata = Some(metadata);
-        Ok(result)
+        Ok((result, kept))
     }
 
     /// One call to the store if the command and the input root are cached, and otherwise one more for both.
@@ -185,16 +196,25 @@ impl Actions {
         function: DigestFunction,
         ready: &Ready,
         workspace: Workspace,
-    ) -> Result<ActionResult, Failure> {
+    ) -> Result<(ActionResult, KeptOutputs), Failure> {
         let (inputs, expected) = (ready.inputs.clone(), ready.expected.clone());
         let collect = move || Ok((workspace.collect(&inputs, &expected, function)?, workspace));
-        let (Collected { result, blobs }, workspace) = self.context.dirs.work(collect).await?;
-        outputs::upload(Destination { cas: &*self.context.cas, instance }, blobs, &workspace.root).await?;
+        let (Collected { result, mut blobs }, mut workspace) = self.context.dirs.work(collect).await?;
+        let directory = workspace.root.parent().unwrap_or(&workspace.root).to_owned();
+        outputs::upload(Destination { cas: &*self.context.cas, instance }, &blobs, &workspace.root).await?;
+        if blobs.has_names() {
+            let open = move || {
+                blobs.open_files(&workspace.root);
+                Ok((blobs, workspace))
+            };
+            (blobs, workspace) = self.context.dirs.work(open).await?;
+        }
         if !ready.inputs.is_empty() {
             let (context, inputs) = (self.context.clone(), ready.inputs.clone());
             self.context.dirs.work(move || workspace.close(&context.dirs, &inputs)).await?;
         }
-        Ok(result)
+        let (cas, instance) = (self.context.cas.clone(), instance.to_owned());
+        Ok((result, KeptOutputs { cas, instance, blobs, directory }))
     }
 }
 
@@ -207,8 +227,11 @@ impl Performer for Actions {
             Ok(decoded) => decoded,
             Err(invalid) => return Failure::from(invalid).into(),
         };
-        match self.run(&payload.instance_name, action, permit.cancelled(), || permit.free()).await {
-            Ok(mut result) => {
+        let ran =
+            self.run_and_keep(&payload.instance_name, action, permit.cancelled(), || permit.free()).await;
+        match ran {
+            Ok((mut result, kept)) => {
+                permit.keep(kept);
                 if let Some(metadata) = &mut result.execution_metadata {
                     let queued_at = task.created_at.and_then(|time| SystemTime::try_from(time).ok());
                     metadata.queued_timestamp = queued_at.and_then(timestamp);

@@ -30,6 +30,8 @@ pub(super) struct HeldLease {
     pub start: SendState,
     /// The attempt's end, once it has ended.
     pub report: Option<(UpdateTaskStatusRequest, SendState)>,
+    /// How often its outputs were uploaded again.
+    pub uploads_again: u32,
 }
 
 /// The state of a message that needs an answer.
@@ -78,6 +80,7 @@ impl HeldLease {
             permit: Permit::new(slot),
             start: SendState::NOW,
             report: None,
+            uploads_again: 0,
         }
     }
 

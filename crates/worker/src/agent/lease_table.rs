@@ -4,6 +4,8 @@
 
 mod on_answer;
 
+pub(super) use on_answer::{MAX_UPLOADS_AGAIN, OUTPUTS_MISSING, outputs_stay_missing};
+
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,6 +31,8 @@ pub(super) struct LeaseTable {
     pub(super) pool: PoolHandle,
     held: BTreeMap<Arc<str>, HeldLease>,
     releases: BTreeMap<Arc<str>, SendState>,
+    /// Leases whose outputs have to be uploaded again.
+    lacking_outputs: Vec<Arc<str>>,
     /// Messages that were sent on this connection; the answers come in the same order.
     sent: VecDeque<(Arc<str>, SentKind, Duration)>,
     unanswered_heartbeats: VecDeque<Duration>,
@@ -58,6 +62,7 @@ impl LeaseTable {
             pool,
             held: BTreeMap::new(),
             releases: BTreeMap::new(),
+            lacking_outputs: Vec::new(),
             sent: VecDeque::new(),
             unanswered_heartbeats: VecDeque::new(),
             last_heartbeat_at: None,

@@ -25,6 +25,7 @@ use tokio::time::{sleep, timeout};
 use tonic::codegen::BoxFuture;
 use wire::grpc::LeasedTask;
 
+use crate::action::unless;
 use crate::{Config, Error, Failure, Outcome, Performer, Protocol, Stopper};
 use connection::{ConnectError, Connector};
 use health::Health;
@@ -49,6 +50,8 @@ pub struct Agent {
     health: Health,
     stream: ReconnectingStream,
     running: JoinSet<Outcome>,
+    /// Outputs that are uploaded again, by lease.
+    uploads: JoinSet<(Arc<str>, Result<(), Failure>)>,
     /// The lease and the task of each running attempt.
     attempts: HashMap<Id, (Arc<str>, String)>,
     pool_changed: watch::Receiver<()>,
@@ -87,6 +90,7 @@ impl Agent {
                 leases,
                 stream: ReconnectingStream::new(connector),
                 running: JoinSet::new(),
+                uploads: JoinSet::new(),
                 attempts: HashMap::new(),
                 is_stopped_by_operator: false,
             };
@@ -146,6 +150,9 @@ impl Agent {
             biased;
             event = self.stream.next_event() => self.on_event(event)?,
             Some(ended) = self.running.join_next_with_id() => self.on_attempt_end(ended),
+            Some(Ok((lease_id, uploaded))) = self.uploads.join_next() => {
+                self.leases.on_uploaded_again(&lease_id, uploaded);
+            }
             fitness = self.health.next_check() => self.leases.pool.set_fitness(fitness),
             // The next step sees the free slots.
             Ok(()) = self.pool_changed.changed() => {}
@@ -182,6 +189,12 @@ impl Agent {
             ConnectionEvent::Message(message) => {
                 for (lease_id, task) in self.leases.on_message(*message, clock::now()) {
                     self.begin(lease_id, task);
+                }
+                for (lease_id, permit) in self.leases.take_lacking_outputs() {
+                    self.uploads.spawn(async move {
+                        let uploaded = unless(permit.cancelled(), permit.upload_again()).await;
+                        (lease_id, uploaded)
+                    });
                 }
             }
             ConnectionEvent::Disconnected => {}
@@ -223,6 +236,7 @@ impl Agent {
     /// is not affected.
     async fn leave(&mut self) {
         self.leases.lose_all();
+        self.uploads.shutdown().await;
         let finished = async { while self.running.join_next().await.is_some() {} };
         if timeout(STOP_GRACE, finished).await.is_err() {
             tracing::error!("some attempts did not stop in time and are dropped");

@@ -14,12 +14,14 @@ use tokio::task::{Id, JoinSet};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tonic::codegen::BoxFuture;
 use tonic::{Code, Status};
+use tonic_types::StatusExt;
 use wire::grpc::{LeasedTask, TaskStatus, UpdateTaskStatusRequest, WorkerState, WorkerStats};
 
 use super::health::Health;
-use super::lease_table::MAX_LEASES;
+use super::lease_table::{MAX_LEASES, MAX_UPLOADS_AGAIN, OUTPUTS_MISSING, outputs_stay_missing};
 use super::scheduler_client::SchedulerClient;
 use super::{FINAL_REPORT_TIMEOUT, STOP_GRACE};
+use crate::action::unless;
 use crate::{Config, Error, Failure, Outcome, Performer, Permit, Stopper};
 
 /// A lease lasts for several heartbeats, so that one of them may be lost.
@@ -357,11 +359,29 @@ async fn repeated(
     permit: &Permit,
 ) -> Result<(), String> {
     let mut backoff = Backoff::unlimited();
+    let mut uploads_again = 0;
+    let mut report = report;
     loop {
         let status = match client.update(report.clone()).await {
             Ok(()) => return Ok(()),
             Err(status) => status,
         };
+        if is_outputs_missing(&status) {
+            tracing::warn!(
+                why = describe(&status),
+                "outputs are missing in the content store and are uploaded again"
+            );
+            uploads_again += 1;
+            let uploaded = if uploads_again > MAX_UPLOADS_AGAIN {
+                Err(outputs_stay_missing())
+            } else {
+                unless(permit.cancelled(), permit.upload_again()).await
+            };
+            if let Err(failure) = uploaded {
+                report = self::report(report.task_id, failure.into());
+            }
+            continue;
+        }
         let Some(delay) = backoff.next_delay(None).filter(|_| is_transient(&status)) else {
             return Err(describe(&status));
         };
@@ -370,6 +390,12 @@ async fn repeated(
             () = sleep(delay) => {}
         }
     }
+}
+
+/// Whether the server does not find the outputs of a completion.
+fn is_outputs_missing(status: &Status) -> bool {
+    let details = status.get_error_details();
+    details.error_info().is_some_and(|info| info.reason == OUTPUTS_MISSING)
 }
 
 /// Whether the answer decided nothing.

@@ -6,6 +6,7 @@
 
 mod collect;
 mod expected;
+mod kept;
 mod output_blobs;
 mod tree;
 mod upload;
@@ -20,6 +21,7 @@ use collect::Collector;
 use execution::RelativePath;
 use execution::reapi::ActionResult;
 pub(crate) use expected::Expected;
+pub(crate) use kept::KeptOutputs;
 use output_blobs::OutputBlobs;
 pub(crate) use upload::upload;
 

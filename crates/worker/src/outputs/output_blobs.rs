@@ -1,14 +1,19 @@
 //! The contents of outputs by digest: in memory, or in the files where they were found.
 
 use std::collections::HashMap;
+use std::fs::File;
+use std::path::Path;
 
 use blobs::{Digest, DigestFunction};
 use bytes::Bytes;
 
+use super::upload::open_file;
 use execution::RelativePath;
 
-/// Most bytes of outputs of one action that are in memory between hashing and upload.
+/// Most bytes of outputs of one action that are in memory, from hashing until its report is answered.
 const MAX_BUFFERED_BYTES: u64 = 16 * 1024 * 1024;
+/// Most files of one action that are open until its report is answered.
+const MAX_KEPT_FILES: usize = 64;
 
 #[derive(Default)]
 pub(crate) struct OutputBlobs {
@@ -20,7 +25,7 @@ pub(crate) enum Source {
     Bytes(Bytes),
     /// A file below the input root.
     File(RelativePath),
-    Own(std::fs::File),
+    Own(File),
 }
 
 impl OutputBlobs {
@@ -49,7 +54,7 @@ impl OutputBlobs {
         self.contents.entry(digest).or_insert(source);
     }
 
-    pub(crate) fn add_own(&mut self, digest: Digest, file: std::fs::File) {
+    pub(crate) fn add_own(&mut self, digest: Digest, file: File) {
         self.contents.entry(digest).or_insert(Source::Own(file));
     }
 
@@ -65,7 +70,29 @@ impl OutputBlobs {
         digests
     }
 
-    pub(crate) fn take(&mut self, digest: &Digest) -> Option<Source> {
-        self.contents.remove(digest)
+    pub(crate) fn get(&self, digest: &Digest) -> Option<&Source> {
+        self.contents.get(digest)
+    }
+
+    /// Whether a content is in a file that a name leads to.
+    pub(crate) fn has_names(&self) -> bool {
+        self.contents.values().any(|source| matches!(source, Source::File(_)))
+    }
+
+    /// Opens the files, so that their content outlives their names. Files beyond the limit are given up. Blocking.
+    pub(crate) fn open_files(&mut self, input_root: &Path) {
+        let mut kept = 0;
+        self.contents.retain(|_, source| match source {
+            Source::File(path) if kept < MAX_KEPT_FILES => match open_file(input_root, path) {
+                Ok(file) => {
+                    kept += 1;
+                    *source = Source::Own(file);
+                    true
+                }
+                Err(_) => false,
+            },
+            Source::File(_) => false,
+            Source::Bytes(_) | Source::Own(_) => true,
+        });
     }
 }

@@ -19,7 +19,7 @@ const MAX_CALL_BYTES: u64 = 2 * 1024 * 1024;
 
 pub(crate) async fn upload(
     to: Destination<'_>,
-    mut blobs: OutputBlobs,
+    blobs: &OutputBlobs,
     input_root: &Path,
 ) -> Result<(), Failure> {
     let digests = blobs.digests();
@@ -28,12 +28,16 @@ pub(crate) async fn upload(
     }
     let (mut batch, mut batch_bytes) = (Vec::new(), 0);
     for digest in to.cas.find_missing(to.instance, &digests).await? {
-        let source = match blobs.take(&digest) {
+        let source = match blobs.get(&digest) {
             Some(Source::File(path)) => {
-                let root = input_root.to_owned();
+                let (root, path) = (input_root.to_owned(), path.clone());
                 blocking(move || open(&root, &path, digest)).await?
             }
-            Some(source) => source,
+            Some(Source::Bytes(content)) => Source::Bytes(content.clone()),
+            Some(Source::Own(file)) => {
+                let file = file.try_clone().map_err(|error| Failure::io("the command's output", error))?;
+                Source::Own(file)
+            }
             None => continue,
         };
         match source {
@@ -76,9 +80,7 @@ fn open(root: &Path, path: &RelativePath, digest: Digest) -> Result<Source, Fail
         let path = path.to_string();
         Failure::invalid_output(format!("the output {path:?} was changed while it was uploaded: {error}"))
     };
-    let (parent, name) = path.split_last().ok_or_else(|| changed(rustix::io::Errno::ISDIR))?;
-    let root = Directory::open(root).map_err(changed)?;
-    let (file, _) = root.descend(&parent).and_then(|parent| parent.file(name)).map_err(changed)?;
+    let file = open_file(root, path).map_err(changed)?;
     if digest.size > MAX_SMALL_BYTES {
         return Ok(Source::Own(file));
     }
@@ -87,4 +89,11 @@ fn open(root: &Path, path: &RelativePath, digest: Digest) -> Result<Source, Fail
         .read_to_end(&mut content)
         .map_err(|error| Failure::io("an output could not be read", error))?;
     Ok(Source::Bytes(content.into()))
+}
+
+/// Opens a file below a directory without following links.
+pub(super) fn open_file(root: &Path, path: &RelativePath) -> Result<File, rustix::io::Errno> {
+    let (parent, name) = path.split_last().ok_or(rustix::io::Errno::ISDIR)?;
+    let parent = Directory::open(root)?.descend(&parent)?;
+    Ok(parent.file(name)?.0)
 }

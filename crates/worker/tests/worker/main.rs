@@ -4,4 +4,5 @@ mod actions;
 mod agent;
 mod cost;
 mod executors;
+mod missing_outputs;
 mod whole;

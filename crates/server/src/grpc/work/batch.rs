@@ -37,8 +37,20 @@ impl Batch {
     /// Decides all of it. Each answer rests on durable records only.
     pub(super) async fn decide(self, app: App, scope: Scope, worker: Arc<str>) -> WorkResponse {
         let mut items = coordinator::Batch::with_capacity(self.reports.len());
-        let parsed: Vec<_> =
-            self.reports.iter().map(|report| parse(&app, &scope, &worker, report, &mut items)).collect();
+        let (mut parsed, mut pinned) = (Vec::with_capacity(self.reports.len()), Vec::new());
+        for report in &self.reports {
+            let mut own = coordinator::Batch::new();
+            let asked = parse(&app, &scope, &worker, report, &mut own);
+            let checked = match asked {
+                Ok(asked) => report::check_outputs(&app, &own).await.map(|outputs| {
+                    pinned.push(outputs);
+                    items.extend(own);
+                    asked
+                }),
+                Err(problem) => Err(problem),
+            };
+            parsed.push(checked);
+        }
         let decided = if items.is_empty() { Ok(Answers::new()) } else { app.handle.decide(items).await };
         let reports = self.reports.into_iter().zip(parsed);
         let reports = match decided {

@@ -107,7 +107,7 @@ async fn read(reapi: &Reapi, store: &Store, digest: &Digest) -> Result<Read, Sta
     let needed: Vec<Digest> =
         [*digest, command_digest].into_iter().chain(tree.directories).chain(tree.files).collect();
     // Pinned before the lookup, so that inputs that are found stay.
-    let held = reapi.pins.pin(store, &needed);
+    let held = reapi.executions.pins.pin(store, &needed);
     let missing = store.missing(&needed).await?;
     match command {
         Some(command) if missing.is_empty() => {
@@ -157,11 +157,11 @@ async fn begin(
     let asked = request.get_ref();
     let Accepted { action, command, held } = accepted;
     let properties = platform::requirements(&action, &command)?;
-    let _dedup_lock = reapi.in_flight.dedup_lock(scope, digest).await;
+    let _dedup_lock = reapi.executions.in_flight.dedup_lock(scope, digest).await;
     let may_join = !asked.skip_cache_lookup && !action.do_not_cache;
     let named = |task| operation_name::make(&asked.instance_name, task);
     if may_join {
-        if let Some((task, operation)) = reapi.in_flight.join(scope, digest, named).await? {
+        if let Some((task, operation)) = reapi.executions.in_flight.join(scope, digest, named).await? {
             return Ok(Begun::Task(task, operation));
         }
         let store = reapi.store(scope)?;
@@ -193,6 +193,6 @@ async fn begin(
         options: None,
         operation: Some(operation.clone()),
     };
-    reapi.in_flight.begin(submit, (!action.do_not_cache).then_some(*digest), held).await?;
+    reapi.executions.in_flight.begin(submit, digest, !action.do_not_cache, held).await?;
     Ok(Begun::Task(task, operation))
 }

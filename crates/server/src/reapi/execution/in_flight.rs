@@ -7,14 +7,15 @@
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
 use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use authority::command::{AttachAnswer, AttachOperation, KillTask, SubmitAnswer, SubmitTask};
 use authority::limits::MAX_PAGE;
-use authority::{Phase, Properties, QueueKey, Scope, TaskId, TaskState};
+use authority::{Phase, Position, Properties, QueueKey, Scope, TaskId, TaskState};
 use backon::{BackoffBuilder, ExponentialBuilder};
-use blobs::Digest;
+use blobs::{Digest, DigestFunction};
 use coordinator::{Handle, TaskDetail, Unavailable, WaitCondition};
 use tokio::sync::watch;
 use tokio::time::sleep;
@@ -49,7 +50,18 @@ struct Inner {
     dedup_locks: Vec<tokio::sync::Mutex<()>>,
     hasher: RandomState,
     tasks: Mutex<HashMap<Key, TaskId>>,
+    /// Every execution that is not over, also those that nobody may join.
+    executions: Mutex<HashMap<TaskId, Execution>>,
     loaded: tokio::sync::Mutex<HashSet<Scope>>,
+    /// The executions of all instances that were in flight before this process started are known.
+    is_loaded: AtomicBool,
+}
+
+struct Execution {
+    /// Of the action, and so of its outputs.
+    function: DigestFunction,
+    /// The lease whose completion lacked outputs.
+    lacks_outputs: Option<Position>,
 }
 
 impl InFlightExecutions {
@@ -69,7 +81,9 @@ impl InFlightExecutions {
             dedup_locks: (0..DEDUP_LOCKS).map(|_| tokio::sync::Mutex::default()).collect(),
             hasher: RandomState::new(),
             tasks: Mutex::default(),
+            executions: Mutex::default(),
             loaded: tokio::sync::Mutex::default(),
+            is_loaded: AtomicBool::new(false),
         }))
     }
 
@@ -108,32 +122,39 @@ impl InFlightExecutions {
         }
     }
 
-    /// Submits an execution. Later clients may join it when `digest` is given.
+    /// Submits an execution of an action. Later clients may join it if `may_join` says so.
     pub(crate) async fn begin(
         &self,
         submit: SubmitTask,
-        digest: Option<Digest>,
+        action: &Digest,
+        may_join: bool,
         held: Option<PinGuard>,
     ) -> Result<(), Status> {
-        let (scope, task, properties) = (submit.queue.scope.clone(), submit.id, submit.properties.clone());
-        match self.0.handle.submit(submit).await.map_err(Problem::from)? {
-            SubmitAnswer::Created(_) | SubmitAnswer::Existing(_) => {}
-            SubmitAnswer::DedupConflict(_) => return Err(Status::internal("the id of a new task was taken")),
-            SubmitAnswer::Refused(why) => return Err(Problem::from(why).into()),
-        }
-        self.0.instances.announce(&scope);
-        self.keep(scope, digest, task, properties, async move { held });
-        Ok(())
+        let (scope, properties) = (submit.queue.scope.clone(), submit.properties.clone());
+        // First, because a worker may report before the answer is here.
+        let entry = ExecutionEntry::new(self, submit.id, action.function);
+        let begun = Begun { digest: may_join.then_some(*action), entry, properties, held };
+        let mut submitted = Submitted { in_flight: self.clone(), scope, begun: Some(begun) };
+        let refused = match self.0.handle.submit(submit).await.map_err(Problem::from) {
+            Ok(SubmitAnswer::Created(_) | SubmitAnswer::Existing(_)) => return Ok(()),
+            Ok(SubmitAnswer::DedupConflict(_)) => Status::internal("the id of a new task was taken"),
+            Ok(SubmitAnswer::Refused(why)) => Problem::from(why).into(),
+            // The task may exist nevertheless.
+            Err(problem) => return Err(problem.into()),
+        };
+        submitted.begun = None;
+        Err(refused)
     }
 
     fn keep(
         &self,
         scope: Scope,
         digest: Option<Digest>,
-        task: TaskId,
+        entry: ExecutionEntry,
         properties: Arc<Properties>,
         held: impl Future<Output = Option<PinGuard>> + Send + 'static,
     ) {
+        let task = entry.task;
         let key = digest.map(|digest| (scope.clone(), digest));
         if let Some(key) = &key {
             self.tasks().insert(key.clone(), task);
@@ -148,6 +169,7 @@ impl InFlightExecutions {
             if let Some(key) = key {
                 in_flight.forget(&key, task);
             }
+            drop(entry);
         });
     }
 
@@ -230,10 +252,38 @@ impl InFlightExecutions {
         for scope in self.0.handle.scopes_with(Arc::from(EXECUTION_QUEUE)).await.map_err(Problem::from)? {
             self.load(&scope).await?;
         }
+        self.0.is_loaded.store(true, Ordering::Release);
         Ok(())
     }
 
-    async fn load(&self, scope: &Scope) -> Result<(), Status> {
+    /// Whether nothing is in flight, as far as this process knows by now.
+    pub(super) fn is_idle(&self) -> bool {
+        self.is_loaded() && self.executions().is_empty()
+    }
+
+    /// Whether what was in flight before this process started is known.
+    pub(super) fn is_loaded(&self) -> bool {
+        self.0.is_loaded.load(Ordering::Acquire)
+    }
+
+    /// The digest function of an execution in flight.
+    pub(super) fn function_of(&self, task: TaskId) -> Option<DigestFunction> {
+        self.executions().get(&task).map(|execution| execution.function)
+    }
+
+    /// Notes that the completion under a lease lacked outputs.
+    pub(super) fn mark_outputs_missing(&self, task: TaskId, lease: Position) {
+        if let Some(execution) = self.executions().get_mut(&task) {
+            execution.lacks_outputs = Some(lease);
+        }
+    }
+
+    /// Whether the completion under this lease lacked outputs, and no other was accepted since.
+    pub(crate) fn lacks_outputs(&self, task: TaskId, lease: Position) -> bool {
+        self.executions().get(&task).is_some_and(|execution| execution.lacks_outputs == Some(lease))
+    }
+
+    pub(super) async fn load(&self, scope: &Scope) -> Result<(), Status> {
         let mut loaded = self.0.loaded.lock().await;
         let queue = QueueKey { scope: scope.clone(), name: Arc::from(EXECUTION_QUEUE) };
         // An instance without executions is not remembered, because a client may send any name.
@@ -251,14 +301,16 @@ impl InFlightExecutions {
                         .ok()
                         .filter(|_| !view.task.operations.is_empty());
                     let Some(payload) = payload else { continue };
-                    let action = payload.action().ok();
-                    let digest = action.filter(|_| !payload.do_not_cache);
-                    if digest.is_some_and(|digest| self.tasks().contains_key(&(scope.clone(), digest))) {
+                    let Ok(action) = payload.action() else { continue };
+                    if self.function_of(view.task.id).is_some() {
                         continue;
                     }
+                    let is_taken = self.tasks().contains_key(&(scope.clone(), action));
+                    let digest = (!payload.do_not_cache && !is_taken).then_some(action);
                     let (pins, of) = (self.0.pins.clone(), scope.clone());
-                    let held = async move { pins.again(&of, &action?).await };
-                    self.keep(scope.clone(), digest, view.task.id, view.task.properties.clone(), held);
+                    let held = async move { pins.again(&of, &action).await };
+                    let entry = ExecutionEntry::new(self, view.task.id, action.function);
+                    self.keep(scope.clone(), digest, entry, view.task.properties.clone(), held);
                     self.0.instances.announce(scope);
                 }
                 after = page.next;
@@ -278,8 +330,57 @@ impl InFlightExecutions {
         }
     }
 
+    fn executions(&self) -> MutexGuard<'_, HashMap<TaskId, Execution>> {
+        self.0.executions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn tasks(&self) -> MutexGuard<'_, HashMap<Key, TaskId>> {
         // Every change is one insertion or removal, so the map is consistent even after a panic.
         self.0.tasks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// An execution in the table, until it is dropped.
+struct ExecutionEntry {
+    in_flight: InFlightExecutions,
+    task: TaskId,
+}
+
+impl ExecutionEntry {
+    fn new(in_flight: &InFlightExecutions, task: TaskId, function: DigestFunction) -> ExecutionEntry {
+        in_flight.executions().insert(task, Execution { function, lacks_outputs: None });
+        ExecutionEntry { in_flight: in_flight.clone(), task }
+    }
+}
+
+impl Drop for ExecutionEntry {
+    fn drop(&mut self) {
+        self.in_flight.executions().remove(&self.task);
+    }
+}
+
+/// What is kept of an execution that was submitted.
+struct Begun {
+    digest: Option<Digest>,
+    entry: ExecutionEntry,
+    properties: Arc<Properties>,
+    held: Option<PinGuard>,
+}
+
+/// A submitted execution. It is kept also when its client hangs up before the answer is here, because a worker may run it.
+struct Submitted {
+    in_flight: InFlightExecutions,
+    scope: Scope,
+    begun: Option<Begun>,
+}
+
+impl Drop for Submitted {
+    fn drop(&mut self) {
+        let is_running = tokio::runtime::Handle::try_current().is_ok();
+        let Some(Begun { digest, entry, properties, held }) = self.begun.take().filter(|_| is_running) else {
+            return;
+        };
+        self.in_flight.0.instances.announce(&self.scope);
+        self.in_flight.keep(self.scope.clone(), digest, entry, properties, async move { held });
     }
 }

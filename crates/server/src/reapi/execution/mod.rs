@@ -7,11 +7,13 @@ pub(super) mod inputs;
 mod no_worker_timer;
 pub(super) mod operation;
 pub(super) mod operation_name;
+mod output_check;
 pub(super) mod outputs;
 mod pins;
 mod platform;
 
 pub(super) use in_flight::InFlightExecutions;
+pub(crate) use pins::PinGuard;
 pub(super) use pins::Pins;
 
 use std::sync::Arc;

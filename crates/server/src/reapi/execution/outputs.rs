@@ -16,6 +16,16 @@ pub(crate) async fn is_any_missing(
     result: &ActionResult,
     function: DigestFunction,
 ) -> Result<bool, Status> {
+    let needed = needed(store, result, function).await?;
+    Ok(!store.missing(&needed).await?.is_empty())
+}
+
+/// The blobs that a result refers to, also those that its trees refer to as far as the trees are present.
+pub(crate) async fn needed(
+    store: &Store,
+    result: &ActionResult,
+    function: DigestFunction,
+) -> Result<Vec<Digest>, Status> {
     let mut needed = HashSet::new();
     let files = result.output_files.iter().map(|file| file.digest.as_ref());
     let raw = [&result.stdout_digest, &result.stderr_digest].into_iter().flatten().map(Some);
@@ -32,11 +42,12 @@ pub(crate) async fn is_any_missing(
     check_bounds(0, needed.len(), bytes)?;
     let mut directories = 0;
     for tree in &trees {
-        let Some(bytes) = store.get(tree, MAX_OUTPUT_TREE_BYTES).await? else { return Ok(true) };
-        follow(tree, &bytes, &mut directories, &mut needed)?;
+        if let Some(bytes) = store.get(tree, MAX_OUTPUT_TREE_BYTES).await? {
+            follow(tree, &bytes, &mut directories, &mut needed)?;
+        }
     }
-    let needed: Vec<Digest> = needed.into_iter().collect();
-    Ok(!store.missing(&needed).await?.is_empty())
+    needed.extend(trees);
+    Ok(needed.into_iter().collect())
 }
 
 /// Adds the files of a tree. Its directories are decoded one by one, because a few bytes may be many directories.

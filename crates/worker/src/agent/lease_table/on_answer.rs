@@ -6,7 +6,12 @@ use std::time::Duration;
 use wire::grpc::{LeaseStatus, ReportAnswer, TaskStatus, UpdateTaskStatusResponse, Verdict};
 
 use super::{LeaseTable, SendState, SentKind};
-use crate::Failure;
+use crate::{Failure, Permit};
+
+/// The coordinator does not find the outputs of a completion in the content store.
+pub(in crate::agent) const OUTPUTS_MISSING: &str = "outputs_missing";
+/// How often the outputs of one attempt are uploaded again before the attempt fails.
+pub(in crate::agent) const MAX_UPLOADS_AGAIN: u32 = 3;
 
 impl LeaseTable {
     pub(super) fn on_report_answer(
@@ -36,12 +41,52 @@ impl LeaseTable {
                     held.permit.cancel();
                 }
             }
+            SentKind::Report
+                if is_undecided
+                    && answer.problem.as_ref().is_some_and(|problem| problem.code == OUTPUTS_MISSING) =>
+            {
+                self.on_outputs_missing(lease_id, why);
+            }
             SentKind::Report if is_undecided => {
                 if let Some((_, state)) = self.held.get_mut(lease_id).and_then(|held| held.report.as_mut()) {
                     state.retry_later(now);
                 }
             }
             SentKind::Report => self.on_verdict(lease_id, &response, why),
+        }
+    }
+
+    /// The report waits until its outputs are uploaded again.
+    fn on_outputs_missing(&mut self, lease_id: &Arc<str>, why: &str) {
+        let Some(held) = self.held.get_mut(lease_id) else { return };
+        tracing::warn!(
+            task = held.task_id,
+            why,
+            "outputs are missing in the content store and are uploaded again"
+        );
+        if held.uploads_again >= MAX_UPLOADS_AGAIN {
+            held.on_attempt_end(lease_id, outputs_stay_missing().into());
+        } else if let Some((_, state)) = &mut held.report {
+            held.uploads_again += 1;
+            *state = SendState::Answered;
+            self.lacking_outputs.push(lease_id.clone());
+        }
+    }
+
+    /// The leases whose outputs have to be uploaded again, with the permits that keep them.
+    pub(in crate::agent) fn take_lacking_outputs(&mut self) -> Vec<(Arc<str>, Permit)> {
+        let lacking = std::mem::take(&mut self.lacking_outputs);
+        let permit = |lease_id: Arc<str>| Some((lease_id.clone(), self.permit_of(&lease_id)?));
+        lacking.into_iter().filter_map(permit).collect()
+    }
+
+    /// The outputs were uploaded again: the report is repeated. If they cannot be uploaded, the attempt has failed.
+    pub(in crate::agent) fn on_uploaded_again(&mut self, lease_id: &Arc<str>, uploaded: Result<(), Failure>) {
+        let Some(held) = self.held.get_mut(lease_id) else { return };
+        match (uploaded, &mut held.report) {
+            (Ok(()), Some((_, state))) => *state = SendState::NOW,
+            (Ok(()), None) => {}
+            (Err(failure), _) => held.on_attempt_end(lease_id, failure.into()),
         }
     }
 
@@ -96,4 +141,9 @@ impl LeaseTable {
             tracing::warn!(task = held.task_id, why, "a lease is lost, and its attempt is canceled");
         }
     }
+}
+
+/// The failure of an attempt whose outputs do not stay in the content store.
+pub(in crate::agent) fn outputs_stay_missing() -> Failure {
+    Failure::broken("the outputs do not stay in the content store: it may be too small for them")
 }

@@ -45,6 +45,10 @@ impl MemoryCas {
         self.blobs.lock().unwrap().get(digest).cloned()
     }
 
+    pub(crate) fn all(&self) -> Vec<(Digest, Bytes)> {
+        self.blobs.lock().unwrap().iter().map(|(digest, content)| (*digest, content.clone())).collect()
+    }
+
     pub(crate) fn forget(&self, digest: &Digest) {
         self.blobs.lock().unwrap().remove(digest);
     }

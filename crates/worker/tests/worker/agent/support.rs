@@ -10,6 +10,7 @@ use bytes::Bytes;
 use coordinator::Running;
 use ledger::{ClusterId, file};
 use serde_json::Value;
+use server::reapi::Content;
 use server::{App, Drained, Limits};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -37,25 +38,32 @@ pub(crate) struct Served {
     stop: oneshot::Sender<()>,
     serving: JoinHandle<Drained>,
     directory: TempDir,
+    content: Option<Content>,
 }
 
 /// A server that is not there at the moment.
 pub(crate) struct Down {
     pub address: SocketAddr,
     directory: TempDir,
+    content: Option<Content>,
 }
 
 impl Served {
     pub(crate) async fn start() -> Served {
+        Served::start_with(None).await
+    }
+
+    /// With this content, remote execution is served too.
+    pub(crate) async fn start_with(content: Option<Content>) -> Served {
         let address = SocketAddr::from(([127, 0, 0, 1], 0));
-        Down { address, directory: tempfile::tempdir().unwrap() }.up().await
+        Down { address, directory: tempfile::tempdir().unwrap(), content }.up().await
     }
 
     pub(crate) async fn down(self) -> Down {
         let _ = self.stop.send(());
         in_time(self.serving).await.unwrap();
         self.running.stop().await.unwrap();
-        Down { address: self.address, directory: self.directory }
+        Down { address: self.address, directory: self.directory, content: self.content }
     }
 
     pub(crate) async fn client(&self) -> WorkerSchedulerClient<Channel> {
@@ -126,11 +134,12 @@ impl Down {
         let listener = TcpListener::bind(self.address).await.unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel::<()>();
-        let app = App::new(running.handle.clone(), [7; 32]);
+        let options = server::Options { content: self.content.clone(), ..server::Options::default() };
+        let app = App::with_options(running.handle.clone(), [7; 32], options);
         let serving = tokio::spawn(server::serve_with(listener, app, Limits::default(), async {
             let _ = stopped.await;
         }));
-        Served { address, running, stop, serving, directory: self.directory }
+        Served { address, running, stop, serving, directory: self.directory, content: self.content }
     }
 }
 

@@ -1,0 +1,100 @@
+//! The check that a completed execution has its outputs in the content store. Every contract asks it before it asks the
+//! authority, so that no execution is committed whose outputs nobody can read (W8).
+//!
+//! A report that is refused here has no verdict: the worker uploads the outputs and reports again. A report whose verdict
+//! is recorded already, or whose lease is over, is passed on, because the authority commits nothing by it.
+
+use authority::command::ReportCompletion;
+use blobs::Digest;
+use tonic::{Code as GrpcCode, Status};
+
+use super::outputs;
+use super::pins::PinGuard;
+use crate::convert::{Code, Problem};
+use crate::reapi::Executions;
+use crate::reapi::messages::ActionResult;
+
+impl Executions {
+    /// Pins the outputs of an execution and checks that they are present. The guard keeps them until the report is decided.
+    pub(crate) async fn check_outputs(&self, report: &ReportCompletion) -> Result<Option<PinGuard>, Problem> {
+        if self.in_flight.is_idle() {
+            return Ok(None);
+        }
+        let lease = &report.lease;
+        let function = match self.in_flight.function_of(lease.task) {
+            Some(function) => function,
+            None if self.in_flight.is_loaded() => return Ok(None),
+            None => {
+                // Right after a restart, the execution may not have been found again.
+                if execution::result::decode(&report.result).is_err() {
+                    return Ok(None);
+                }
+                self.in_flight.load(&lease.scope).await.map_err(to_problem)?;
+                let Some(function) = self.in_flight.function_of(lease.task) else { return Ok(None) };
+                function
+            }
+        };
+        // A result that is none of an action has no outputs.
+        let Ok(result) = execution::result::decode(&report.result) else { return Ok(None) };
+        if !names_outputs(&result) {
+            return Ok(None);
+        }
+        let checked = async {
+            let store = self.store(&lease.scope)?;
+            let needed = outputs::needed(&store, &result, function).await?;
+            // Pinned before the lookup, so that outputs that are found stay.
+            let held = self.pins.pin(&store, &needed);
+            Ok::<_, Status>((held, store.missing(&needed).await?))
+        };
+        let problem = match checked.await {
+            Ok((held, missing)) if missing.is_empty() => return Ok(held),
+            Ok((_, missing)) => outputs_missing(&missing),
+            Err(status) => to_problem(status),
+        };
+        if !self.is_live(report).await? {
+            return Ok(None);
+        }
+        if problem.code == Code::OutputsMissing {
+            self.in_flight.mark_outputs_missing(lease.task, lease.fencing_token);
+            let (task, why) = (lease.task, &problem.detail);
+            tracing::warn!(%task, why, "a completed execution lacks outputs; its worker is asked to upload them");
+        }
+        Err(problem)
+    }
+
+    /// Whether the lease of the report could still commit it.
+    async fn is_live(&self, report: &ReportCompletion) -> Result<bool, Problem> {
+        let lease = &report.lease;
+        let detail = self.handle.task(lease.scope.clone(), lease.task).await?;
+        let current = detail.as_ref().and_then(|detail| detail.view.task.lease());
+        let now = self.handle.now();
+        Ok(current
+            .is_some_and(|current| current.fencing_token == lease.fencing_token && !current.is_over(now)))
+    }
+}
+
+fn names_outputs(result: &ActionResult) -> bool {
+    !result.output_files.is_empty()
+        || !result.output_directories.is_empty()
+        || result.stdout_digest.is_some()
+        || result.stderr_digest.is_some()
+}
+
+fn outputs_missing(missing: &[Digest]) -> Problem {
+    let count = missing.len();
+    let detail = format!(
+        "{count} of the outputs are not in the content store: upload them, and send the same report again while the lease lives"
+    );
+    let digests = missing.iter().take(Problem::MAX_DIGESTS).map(Digest::to_string).collect();
+    Problem { digests, ..Problem::new(Code::OutputsMissing, detail) }
+}
+
+fn to_problem(status: Status) -> Problem {
+    let message = status.message();
+    match status.code() {
+        GrpcCode::InvalidArgument => Problem::field("result", message),
+        GrpcCode::ResourceExhausted => Problem::new(Code::Overloaded, message),
+        GrpcCode::Unavailable => Problem::new(Code::NotServing, message),
+        _ => Problem::new(Code::Internal, message),
+    }
+}
