@@ -42,6 +42,8 @@ pub struct Rules {
     pub queue_defaults: QueueDefaults,
     /// There is a limit of memory that may be reached.
     pub memory_bound: bool,
+    /// The memory of final tasks is bounded: the oldest may be purged early.
+    pub final_bound: bool,
     /// The silence after which a worker may be lost.
     pub heartbeat_timeout_ms: u64,
     /// Answers do not name the record that they rest on, because their contract has no field for it. Then any version

@@ -14,6 +14,8 @@ use super::{Asked, Auditor, Causes, Covered, ensure};
 
 /// Under memory pressure a final task is kept for this long all the same.
 pub(super) const MIN_RETENTION_MS: u64 = 10 * 60 * 1_000;
+/// Over the limit of final tasks, a final task is kept for this long all the same.
+pub(super) const MIN_FINAL_MS: u64 = 60 * 1_000;
 
 impl Auditor {
     pub(super) fn decided_other_command(

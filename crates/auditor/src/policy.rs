@@ -6,7 +6,7 @@ use super::model::TaskModel;
 
 /// The general defaults, as documented.
 pub(crate) const DEFAULT_MAX_ATTEMPTS: u32 = 3;
-pub(crate) const DEFAULT_RETENTION_MS: u64 = 24 * 60 * 60 * 1_000;
+pub(crate) const DEFAULT_RETENTION_MS: u64 = 7 * 24 * 60 * 60 * 1_000;
 const DEFAULT_BACKOFF: Backoff =
     Backoff { initial_ms: 1_000, factor_permille: 2_000, max_ms: 300_000, jitter_permille: 200 };
 

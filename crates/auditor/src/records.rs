@@ -4,7 +4,7 @@ use authority::event::{ExpiryCause, NextStep, TaskCreated};
 use authority::{Contract, DeadReason, Event, Outcome, Position, QueueKey, TaskId, TaskState, Time};
 
 use super::model::{LeaseModel, Over, TaskModel, Version};
-use super::other_commands::{MIN_RETENTION_MS, other_record};
+use super::other_commands::{MIN_FINAL_MS, MIN_RETENTION_MS, other_record};
 use super::{Auditor, Covered, Holder, ensure, policy, timeline};
 use crate::history::Recorded;
 
@@ -26,9 +26,7 @@ impl Auditor {
                 ensure(self.causes.configs.contains(&asked), "nobody asked for this configuration")?;
                 self.queues.insert(event.queue.clone(), event.config.clone());
             }
-            Event::TasksPurged(event) => {
-                event.tasks.iter().try_for_each(|id| self.purged(*id, position, at))?
-            }
+            Event::TasksPurged(event) => self.purged(&event.tasks, position, at)?,
             Event::OwnerTookOver(event) => {
                 ensure(event.epoch == self.epoch + 1, format!("the epoch before was {}", self.epoch))?;
                 self.epoch = event.epoch;
@@ -142,13 +140,27 @@ impl Auditor {
         Ok(())
     }
 
-    fn purged(&mut self, id: TaskId, position: Position, at: Time) -> Result<(), String> {
+    fn purged(&mut self, ids: &[TaskId], position: Position, at: Time) -> Result<(), String> {
+        let mut newest_early = None;
+        for id in ids {
+            newest_early = newest_early.max(self.purged_one(*id, position, at)?);
+        }
+        // Early, the oldest go first.
+        let mut rest = self.tasks.values().filter(|task| task.is_final() && !task.purged);
+        let in_order = rest.all(|task| task.ended_at >= newest_early);
+        ensure(newest_early.is_none() || in_order, "an older task was kept")
+    }
+
+    /// Gives the end of a task that was purged before its retention was over.
+    fn purged_one(&mut self, id: TaskId, position: Position, at: Time) -> Result<Option<Time>, String> {
         let retention_ms = self.tasks.get(&id).map(|task| self.retention_ms(&task.queue)).unwrap_or_default();
         let task = self.tasks.get_mut(&id).ok_or(format!("there is no task {id}"))?;
         ensure(task.is_final() && !task.purged, format!("task {id} has not ended, or is purged already"))?;
         let ended_at = task.ended_at.unwrap_or_default();
         let due = ended_at.plus_ms(retention_ms);
-        let early = self.rules.memory_bound && at >= ended_at.plus_ms(MIN_RETENTION_MS);
+        let kept_for = |ms| at >= ended_at.plus_ms(ms);
+        let early = self.rules.memory_bound && kept_for(MIN_RETENTION_MS)
+            || self.rules.final_bound && kept_for(MIN_FINAL_MS);
         ensure(at >= due || early, format!("task {id} is to be kept until {due}"))?;
         if at < due {
             self.coverage.bump(Covered::PurgedEarly);
@@ -156,7 +168,7 @@ impl Auditor {
         task.purged = true;
         task.purged_at = Some(position);
         self.mark_covered(Covered::Purged);
-        Ok(())
+        Ok((at < due).then_some(ended_at))
     }
 
     fn about_a_task(&mut self, event: &Event, position: Position, at: Time) -> Result<(), String> {

@@ -349,7 +349,7 @@ impl<'a> TaskRecords<'a> {
         let released = |lease: &LeaseModel| matches!(lease.over, Some((_, Over::Released)));
         let released = self.task.leases.range(life..position).filter(|(_, lease)| released(lease)).count();
         if grants - released >= allowed as usize {
-            FinalReason::LastAttempt { allowed }
+            FinalReason::LastAttempt { allowed, released: released as u32 }
         } else {
             FinalReason::NotRetryable
         }

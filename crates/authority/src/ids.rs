@@ -39,6 +39,14 @@ impl Time {
     }
 }
 
+impl TaskId {
+    /// When the id was made, if it is a UUIDv7.
+    pub fn made_at(self) -> Option<Time> {
+        const VERSION: u128 = 0x7;
+        (self.0 >> 76 & 0xf == VERSION).then_some(Time((self.0 >> 80) as u64))
+    }
+}
+
 impl fmt::Display for TaskId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let id = self.0;
@@ -88,6 +96,12 @@ mod tests {
             TaskId(0x0190_0000_0000_7000_8000_0000_0000_0001).to_string(),
             "01900000-0000-7000-8000-000000000001"
         );
+    }
+
+    #[test]
+    fn a_task_id_says_when_it_was_made() {
+        assert_eq!(TaskId(0x0190_0000_0003_7000_8000_0000_0000_0001).made_at(), Some(Time(0x0190_0000_0003)));
+        assert_eq!(TaskId(0x0190_0000_0003_4000_8000_0000_0000_0001).made_at(), None);
     }
 
     #[test]

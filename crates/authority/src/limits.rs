@@ -61,8 +61,13 @@ pub const MAX_SPAN_MS: u64 = 366 * 24 * 60 * 60 * 1_000;
 
 /// Most due tasks handled by one tick, and most tasks purged by one event.
 pub const MAX_TICK_TASKS: usize = 1_000;
-/// Under memory pressure no final task younger than this is purged early.
+/// How long a final task is kept where its queue says nothing else.
+pub const DEFAULT_RETENTION_MS: u64 = 7 * 24 * 60 * 60 * 1_000;
+/// Under memory pressure no task that has been final for less than this is purged early.
 pub const MIN_RETENTION_MS: u64 = 10 * 60 * 1_000;
+/// While final tasks exceed their own limit, no task that has been final for less than this is purged early: a worker that
+/// lost the answer to its report repeats the report in this time.
+pub const MIN_FINAL_MS: u64 = 60 * 1_000;
 /// Most tasks on one page of a list.
 pub const MAX_PAGE: usize = 1_000;
 /// Most tasks scanned for one page; a filter that matches little gives short pages, not long scans.

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::limits::{MAX_ATTEMPTS, MAX_LEASE_MS, MAX_PUSH_INTERVAL_MS, MAX_SPAN_MS, MIN_LEASE_MS};
+use crate::limits::{
+    DEFAULT_RETENTION_MS, MAX_ATTEMPTS, MAX_LEASE_MS, MAX_PUSH_INTERVAL_MS, MAX_SPAN_MS, MIN_LEASE_MS,
+};
 use crate::{Backoff, Category, QueueConfig, Time};
 
 /// Who a queue and its tasks belong to.
@@ -86,7 +88,7 @@ impl QueueConfig {
             backoff: self.backoff.or(defaults.backoff).unwrap_or_default(),
             retry_on: self.retry_on.clone().or_else(|| defaults.retry_on.clone()),
             max_queue_size: self.max_queue_size.or(defaults.max_queue_size),
-            retention_ms: self.retention_ms.or(defaults.retention_ms).unwrap_or(24 * 60 * 60 * 1_000),
+            retention_ms: self.retention_ms.or(defaults.retention_ms).unwrap_or(DEFAULT_RETENTION_MS),
         }
     }
 

@@ -4,7 +4,9 @@
 use std::sync::Arc;
 
 use authority::command::*;
-use authority::limits::{MAX_GRANT_BYTES, MAX_GRANTS, MAX_INLINE_BYTES, MAX_TICK_TASKS};
+use authority::limits::{
+    DEFAULT_RETENTION_MS, MAX_GRANT_BYTES, MAX_GRANTS, MAX_INLINE_BYTES, MAX_TICK_TASKS,
+};
 use authority::{Answer, Command, Event, State, TaskId, TaskOptions, TaskState, Time};
 
 use crate::support::commands;
@@ -32,10 +34,9 @@ fn a_purge_forgets_a_thousand_tasks_at_a_time() {
         run(&mut state, commands::submit(id), 0);
         run(&mut state, commands::kill(TaskId(id)), 0);
     }
-    let day = 24 * 60 * 60 * 1_000;
-    assert_eq!(repeat(&mut state, commands::purge(), day - 1), [0]);
+    assert_eq!(repeat(&mut state, commands::purge(), DEFAULT_RETENTION_MS - 1), [0]);
     let mut sizes = vec![state.len()];
-    while run(&mut state, commands::purge(), day).1 == Answer::Done(true) {
+    while run(&mut state, commands::purge(), DEFAULT_RETENTION_MS).1 == Answer::Done(true) {
         sizes.push(state.len());
     }
     assert_eq!(sizes, [MANY, MANY - MAX_TICK_TASKS, MANY - 2 * MAX_TICK_TASKS]);

@@ -96,7 +96,7 @@ pub(crate) fn build(state: &str) -> (World, LeaseRef) {
         }
         "LEASED overdue" | "LEASED stopping, overdue" => drop(world.at(1_101)),
         "unknown" => {
-            world.at(100_000_000).run(commands::purge());
+            world.at(1_000_000_000).run(commands::purge());
         }
         _ => drop(world.at(500)),
     }

@@ -20,6 +20,7 @@ use crate::clock::Clock;
 use crate::engine::Registry;
 use crate::history::{History, HistoryError, HistoryReader};
 use crate::metrics::Metrics;
+use crate::purged::{PurgedTask, PurgedTasks};
 use crate::request::{
     Answers, Batch, BatchItem, Depth, OrderRefusal, OrderWorker, Progress, Read, Reply, Request, Status,
     TaskDetail, TenantWorker, Unavailable, WaitCondition, WorkerView,
@@ -54,6 +55,7 @@ pub struct Handle {
     /// Requests that were stamped and had to wait for capacity; a tick must not overtake them.
     pub(crate) waiting: Waiting,
     pub(crate) history: Arc<dyn HistoryReader>,
+    pub(crate) purged: PurgedTasks,
     pub(crate) registry: Arc<Registry>,
     pub(crate) metrics: Metrics,
     pub(crate) takes_work: watch::Receiver<bool>,
@@ -200,6 +202,12 @@ impl Handle {
         tokio::task::spawn_blocking(move || reader.history(last).map(Some))
             .await
             .map_err(|_| HistoryError::Unavailable(Unavailable::Stopped))?
+    }
+
+    /// How a task ended that was purged, from the records that the ledger still has. None when they tell of no such task
+    /// in this scope.
+    pub async fn purged_task(&self, scope: Scope, task: TaskId) -> Result<Option<PurgedTask>, HistoryError> {
+        self.purged.find(scope, task, self.now()).await
     }
 
     async fn decide_one(&self, item: BatchItem) -> Result<Answer, Unavailable> {

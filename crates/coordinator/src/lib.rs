@@ -13,6 +13,7 @@ mod journal_line;
 mod metrics;
 mod projection;
 mod projection_runner;
+mod purged;
 mod request;
 mod rules;
 mod waiting;
@@ -28,6 +29,7 @@ pub use ledger::HistoryRecord;
 pub use metrics::Metrics;
 pub use projection::Projection;
 pub use projection_runner::ProjectionRunner;
+pub use purged::PurgedTask;
 pub use request::{
     Answers, Batch, BatchItem, Depth, Order, OrderRefusal, OrderWorker, Progress, Read, Reply, Request,
     Status, TaskDetail, TenantWorker, Unavailable, WaitCondition, WorkerView,

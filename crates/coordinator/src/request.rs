@@ -260,6 +260,8 @@ pub struct Status {
     pub tasks: usize,
     pub state_bytes: usize,
     pub max_state_bytes: usize,
+    pub final_bytes: usize,
+    pub max_final_bytes: usize,
     pub polls: usize,
     pub disk_space: DiskSpace,
 }

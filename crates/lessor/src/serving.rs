@@ -173,13 +173,18 @@ fn listen(address: SocketAddr) -> Result<TcpListener> {
 }
 
 fn coordinator_options(data: &Data, cache_writer: ActionCacheWriter) -> coordinator::Options {
-    let max_state_bytes = match data.max_state_mib {
-        Some(mib) => usize::try_from(mib.saturating_mul(1 << 20)).unwrap_or(usize::MAX),
-        None => machine::half_of_memory(),
-    };
+    let bytes = |mib: u64| usize::try_from(mib.saturating_mul(1 << 20)).unwrap_or(usize::MAX);
+    let max_state_bytes = data.max_state_mib.map_or_else(machine::half_of_memory, bytes);
+    let max_final_bytes = bytes(data.max_final_mib);
     let projections: Vec<Box<dyn coordinator::Projection>> = vec![Box::new(cache_writer)];
     let queue_defaults = server::reapi::queue_defaults();
-    coordinator::Options { projections, max_state_bytes, queue_defaults, ..coordinator::Options::default() }
+    coordinator::Options {
+        projections,
+        max_state_bytes,
+        max_final_bytes,
+        queue_defaults,
+        ..coordinator::Options::default()
+    }
 }
 
 /// Configures each queue. A queue that has this configuration already costs no record.

@@ -55,6 +55,30 @@ fn a_submitted_task_has_what_the_options_say() {
 }
 
 #[test]
+fn a_released_attempt_is_not_counted_and_a_purged_task_says_how_it_ended() {
+    let server = Server::start();
+    server.run(&["queue", "set", "q", "--retention", "0s"]).ok();
+    let id = submit(&server, &["q", "1"]);
+    let lease = server.lease("q");
+    server.post(
+        &format!("/v1/leases/{}/release", lease["leaseId"].as_str().unwrap()),
+        json!({"workerId": "w1"}),
+    );
+    let lease = server.lease("q");
+    let text = server.run(&["task", "get", &id]).ok().stdout;
+    assert!(text.contains("1 of 3, not counting 1 released"), "{text}");
+    server.complete(&lease, json!(1));
+    // A start purges before it serves.
+    let server = server.crash_and_restart();
+    for command in ["get", "history", "cancel"] {
+        let ended = format!("task {id} ended COMPLETED at 20");
+        server
+            .run(&["task", command, &id])
+            .fails(1, &[&ended, "and was purged at 20", "task_purged, HTTP 410"]);
+    }
+}
+
+#[test]
 fn a_payload_comes_from_the_command_line_a_file_or_standard_input() {
     let server = Server::start();
     let file = server.data().with_file_name("payload.json");
@@ -261,7 +285,7 @@ fn a_queue_keeps_the_settings_that_are_not_named() {
     assert_eq!(queue["configured"]["backoff"]["factor"], 3.0);
     assert_eq!(queue["config"]["retryOn"].as_array().unwrap().len(), 2);
     let text = server.run(&["queue", "get", "q"]).ok().stdout;
-    assert!(text.contains("2m\n") && text.contains("1d (default)\n") && text.contains("TIMEOUT"), "{text}");
+    assert!(text.contains("2m\n") && text.contains("7d (default)\n") && text.contains("TIMEOUT"), "{text}");
 
     submit(&server, &["q", "1"]);
     let table = server.run(&["queue", "list"]).ok().stdout;

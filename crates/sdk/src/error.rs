@@ -47,6 +47,11 @@ impl Error {
         self.problem().is_some_and(|problem| problem.status == 404)
     }
 
+    /// Whether the task has ended and is no longer kept.
+    pub fn is_purged(&self) -> bool {
+        self.problem().is_some_and(|problem| problem.code == "task_purged")
+    }
+
     pub fn is_conflict(&self) -> bool {
         self.problem().is_some_and(|problem| problem.status == 409)
     }

@@ -73,6 +73,7 @@ impl SimConfig {
         Rules {
             edge_broken: self.edge_broken,
             memory_bound,
+            final_bound: self.features.max_final_bytes != usize::MAX,
             queue_defaults,
             heartbeat_timeout_ms: self.heartbeat_timeout_ms,
             ..Rules::default()

@@ -77,7 +77,8 @@ impl<'a> World<'a> {
             self.step()?;
         }
         self.calm()?;
-        let short_of_memory = self.env.config.features.max_state_bytes != usize::MAX;
+        let features = &self.env.config.features;
+        let short_of_memory = features.max_state_bytes.min(features.max_final_bytes) != usize::MAX;
         if short_of_memory {
             // So that tasks are old enough to be purged before their retention is over.
             self.host.suspend(&mut self.env, OLD_ENOUGH_MS);

@@ -1,8 +1,9 @@
 //! Errors as RFC 9457 problems, with a stable code for programs.
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::Verdict;
+use crate::{TaskState, Verdict};
 
 /// The media type of a problem.
 pub const PROBLEM_JSON: &str = "application/problem+json";
@@ -32,6 +33,12 @@ pub struct Problem {
     pub verdict: Option<Verdict>,
     /// With `outputs_missing`: the first of the outputs that are not in the content store, as `hash/size`.
     pub digests: Option<Vec<String>>,
+    /// The final state of a task that was purged, as far as the ledger still tells.
+    pub state: Option<TaskState>,
+    /// When the purged task ended.
+    pub finished_at: Option<Timestamp>,
+    /// When the task was purged.
+    pub purged_at: Option<Timestamp>,
     /// A URI that names this occurrence.
     pub instance: Option<String>,
 }

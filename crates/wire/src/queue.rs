@@ -29,7 +29,7 @@ pub struct QueueConfig {
     /// Most waiting and leased tasks. No limit when missing, for the queue `exec` 10,000.
     pub max_queue_size: Option<u64>,
     /// How long final tasks are kept.
-    #[cfg_attr(feature = "openapi", schema(default = 86400000))]
+    #[cfg_attr(feature = "openapi", schema(default = 604800000))]
     pub retention_ms: Option<u64>,
     /// Where tasks are pushed to. Without it workers lease them.
     #[serde(default, deserialize_with = "object::optional")]

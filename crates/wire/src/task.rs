@@ -71,7 +71,9 @@ with_task_context! {
         pub reason_detail: Option<String>,
         /// How often the task was leased.
         pub attempt: u32,
-        /// How many attempts it has, not counting those that were given back.
+        /// How many of these leases count against `maxAttempts`: all but those that were given back.
+        pub used_attempts: u32,
+        /// How many attempts the task has.
         pub max_attempts: u32,
         pub priority: i32,
         pub payload: Json,

@@ -1,13 +1,13 @@
-//! Forget final tasks past their retention, and under memory pressure the oldest ones early.
+//! Forget final tasks past their retention, and the oldest ones early when they take too much memory.
 
 use super::Decision;
 use crate::event::{Event, TasksPurged};
-use crate::limits::{MAX_TICK_TASKS, MIN_RETENTION_MS};
+use crate::limits::{MAX_TICK_TASKS, MIN_FINAL_MS, MIN_RETENTION_MS};
 use crate::{State, TaskId, Time};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Purge {
-    /// Off while the clock is under suspicion of having jumped; memory pressure still purges.
+    /// Off while the clock is under suspicion of having jumped; a lack of memory still purges.
     pub by_age: bool,
 }
 
@@ -19,15 +19,7 @@ impl Purge {
             tasks.extend(state.purgeable(now).take(MAX_TICK_TASKS));
         }
         if tasks.is_empty() {
-            let limit = Time(now.0.saturating_sub(MIN_RETENTION_MS));
-            let mut surplus = state.bytes().saturating_sub(state.max_bytes() / 4 * 3);
-            for task in state.purgeable_early(limit).take(MAX_TICK_TASKS) {
-                if surplus == 0 {
-                    break;
-                }
-                surplus = surplus.saturating_sub(task.bytes());
-                tasks.push(task.id);
-            }
+            tasks = early(state, now);
         }
         let more = tasks.len() == MAX_TICK_TASKS;
         if tasks.is_empty() {
@@ -36,4 +28,22 @@ impl Purge {
             Decision::with(Event::TasksPurged(TasksPurged { tasks }), more)
         }
     }
+}
+
+/// The oldest final tasks, as many as must go: final tasks exceed their limit, or all tasks come near theirs.
+fn early(state: &State, now: Time) -> Vec<TaskId> {
+    let ended_before = |ms| Time(now.0.saturating_sub(ms));
+    let mut final_surplus = state.final_bytes().saturating_sub(state.max_final_bytes());
+    let mut surplus = state.bytes().saturating_sub(state.max_bytes() / 4 * 3);
+    let mut tasks = Vec::new();
+    for task in state.purgeable_early(ended_before(MIN_FINAL_MS)).take(MAX_TICK_TASKS) {
+        let is_old = task.ended().is_some_and(|(at, _)| at < ended_before(MIN_RETENTION_MS));
+        if final_surplus == 0 && (surplus == 0 || !is_old) {
+            break;
+        }
+        final_surplus = final_surplus.saturating_sub(task.bytes());
+        surplus = surplus.saturating_sub(task.bytes());
+        tasks.push(task.id);
+    }
+    tasks
 }

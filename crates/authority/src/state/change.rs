@@ -24,19 +24,18 @@ impl State {
         let queue = self.queues.get_mut(&queue_id).expect("the queue was just made");
         queue.created.insert((created, slot));
         queue.dedup_insert(&self.tasks, slot);
-        let task = self.tasks.at(slot);
-        self.bytes += task.bytes();
-        let keys = IndexKeys::of(slot, task, self.ready_until);
+        self.add_bytes(slot);
+        let keys = self.keys(slot);
         self.add_keys(slot, &keys);
     }
 
     pub(crate) fn change(&mut self, slot: Slot, at: At, change: impl FnOnce(&mut Task)) {
         let before = self.keys(slot);
+        self.remove_bytes(slot);
         let task = self.tasks.at_mut(slot);
-        self.bytes -= task.bytes();
         change(task);
         task.last = at.position;
-        self.bytes += task.bytes();
+        self.add_bytes(slot);
         let after = self.keys(slot);
         if before != after {
             self.remove_keys(slot, &before);
@@ -47,11 +46,11 @@ impl State {
     pub(crate) fn remove(&mut self, slot: Slot) {
         let keys = self.keys(slot);
         self.remove_keys(slot, &keys);
+        self.remove_bytes(slot);
         let queue_id = self.queue_by_slot[slot.0 as usize];
         let queue = self.queues.get_mut(&queue_id).expect("every task has its queue");
         let task = self.tasks.at(slot);
         let id = task.id;
-        self.bytes -= task.bytes();
         if let Some(old) = task.options.as_ref().and_then(|options| options.redrive_of)
             && self.redrives.get(&old) == Some(&id)
         {
@@ -78,6 +77,24 @@ impl State {
 
     pub(crate) fn set_token_key(&mut self, id: Arc<str>, since: Position) {
         self.token_key = Some(TokenKey { id, since });
+    }
+
+    fn add_bytes(&mut self, slot: Slot) {
+        let task = self.tasks.at(slot);
+        let bytes = task.bytes();
+        self.bytes += bytes;
+        if task.is_final() {
+            self.final_bytes += bytes;
+        }
+    }
+
+    fn remove_bytes(&mut self, slot: Slot) {
+        let task = self.tasks.at(slot);
+        let bytes = task.bytes();
+        self.bytes -= bytes;
+        if task.is_final() {
+            self.final_bytes -= bytes;
+        }
     }
 
     fn keys(&self, slot: Slot) -> IndexKeys {

@@ -79,7 +79,7 @@ impl State {
         let mut counts: BTreeMap<(u32, TaskState), u64> = BTreeMap::new();
         let (mut due, mut delayed, mut workers) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
         let (mut ready, mut ended, mut created) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
-        let (mut bytes, mut redrives) = (0, BTreeMap::new());
+        let (mut bytes, mut final_bytes, mut redrives) = (0, 0, BTreeMap::new());
         for (slot, task) in self.tasks.iter() {
             let queue = self.queue_by_slot[slot.0 as usize];
             let keys = IndexKeys::of(slot, task, self.ready_until);
@@ -94,6 +94,7 @@ impl State {
                 Eligibility::Delayed(time, _) => drop(delayed.insert((time, slot))),
             }
             bytes += task.bytes();
+            final_bytes += if task.is_final() { task.bytes() } else { 0 };
             if let Some(old) = task.options.as_ref().and_then(|options| options.redrive_of) {
                 redrives.insert(old, task.id);
             }
@@ -103,6 +104,7 @@ impl State {
         ensure(workers == self.workers, "the worker index differs from the tasks")?;
         ensure(redrives == self.redrives, "the redrive index differs from the tasks")?;
         ensure(bytes == self.bytes, "the byte count differs from the tasks")?;
+        ensure(final_bytes == self.final_bytes, "the byte count of final tasks differs from the tasks")?;
         ensure(self.ids.len() == self.tasks.len(), "the id index differs from the tasks")?;
         let (mut queue_ready, mut queue_ended, mut queue_created) =
             (BTreeSet::new(), Vec::new(), BTreeSet::new());

@@ -55,8 +55,11 @@ pub struct State {
     /// From a final task to the task that does it again.
     redrives: BTreeMap<TaskId, TaskId>,
     bytes: usize,
+    /// The part of `bytes` that belongs to final tasks.
+    final_bytes: usize,
     /// No limit when none was set.
     max_bytes: Option<usize>,
+    max_final_bytes: Option<usize>,
     owner: Option<Owner>,
     token_key: Option<TokenKey>,
 }
@@ -108,6 +111,15 @@ impl State {
         self.max_bytes.unwrap_or(usize::MAX)
     }
 
+    /// The part of the memory in use that belongs to final tasks.
+    pub fn final_bytes(&self) -> usize {
+        self.final_bytes
+    }
+
+    pub fn max_final_bytes(&self) -> usize {
+        self.max_final_bytes.unwrap_or(usize::MAX)
+    }
+
     /// Replaces the defaults of queues by name.
     pub fn set_queue_defaults(&mut self, defaults: QueueDefaults) {
         for queue in self.queues.values_mut() {
@@ -123,6 +135,11 @@ impl State {
     /// Bounds the memory: near it old final tasks are purged early, at it submits are refused.
     pub fn set_max_bytes(&mut self, max_bytes: usize) {
         self.max_bytes = Some(max_bytes);
+    }
+
+    /// Bounds the memory of final tasks: beyond it the oldest ones are purged early.
+    pub fn set_max_final_bytes(&mut self, max_final_bytes: usize) {
+        self.max_final_bytes = Some(max_final_bytes);
     }
 
     pub fn owner(&self) -> Option<&Owner> {

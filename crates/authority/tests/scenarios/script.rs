@@ -47,8 +47,11 @@ impl Script {
             "state" => show::tasks(&self.world, &self.names, words.maybe_next())?,
             "queue" => vec![show::queue(&self.world, &queue(&mut words))],
             "limit" => {
-                let bytes = words.next()?.parse().map_err(|_| "a size is missing")?;
-                self.world.state.set_max_bytes(bytes);
+                self.world.state.set_max_bytes(size(&mut words)?);
+                Vec::new()
+            }
+            "final-limit" => {
+                self.world.state.set_max_final_bytes(size(&mut words)?);
                 Vec::new()
             }
             _ => {
@@ -275,6 +278,10 @@ fn config(words: &mut Words) -> Result<QueueConfig, String> {
         retention_ms: words.number("retentionMs")?,
         push: None,
     })
+}
+
+fn size(words: &mut Words) -> Result<usize, String> {
+    words.next()?.parse().map_err(|_| "a size is missing".to_owned())
 }
 
 /// The queue `exec` of the scripts has defaults of its own.

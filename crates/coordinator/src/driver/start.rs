@@ -19,6 +19,7 @@ use crate::history::LedgerHistory;
 use crate::metrics::Metrics;
 use crate::projection::Projection;
 use crate::projection_runner::ProjectionRunner;
+use crate::purged::PurgedTasks;
 use crate::request::Request;
 use crate::waiting::Waiting;
 
@@ -34,6 +35,8 @@ pub struct Options {
     pub projections: Vec<Box<dyn Projection>>,
     /// Memory for tasks. Near this limit old final tasks are purged early; at the limit submits are refused.
     pub max_state_bytes: usize,
+    /// The part of that memory that final tasks may use. Beyond it the oldest ones are purged early.
+    pub max_final_bytes: usize,
     /// The defaults of queues that have their own.
     pub queue_defaults: QueueDefaults,
     pub snapshot_after_bytes: u64,
@@ -46,6 +49,7 @@ impl Default for Options {
         Options {
             projections: Vec::new(),
             max_state_bytes: usize::MAX,
+            max_final_bytes: usize::MAX,
             queue_defaults: QueueDefaults::default(),
             snapshot_after_bytes: SNAPSHOT_AFTER_BYTES,
             node: "embedded".into(),
@@ -135,6 +139,7 @@ pub fn start(storage: Storage, options: Options) -> Result<Running, StartError> 
     let (replayed, replayed_bytes) = (recovery.records(), recovery.bytes());
     let mut state = recovery.into_state();
     state.set_max_bytes(options.max_state_bytes);
+    state.set_max_final_bytes(options.max_final_bytes);
     state.set_queue_defaults(options.queue_defaults);
     let clock = Arc::new(Clock::start(state.time()));
     let hold = purge_hold(&state, clock.now(), &*offsets);
@@ -211,7 +216,8 @@ pub fn start(storage: Storage, options: Options) -> Result<Running, StartError> 
         waiting_kib: Arc::new(Semaphore::new(WAITING_KIB)),
         clock,
         waiting,
-        history: Arc::new(LedgerHistory::new(reader)),
+        history: Arc::new(LedgerHistory::new(reader.clone())),
+        purged: PurgedTasks::new(reader),
         registry,
         metrics,
         takes_work: takes_work_changes,

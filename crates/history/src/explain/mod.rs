@@ -284,8 +284,13 @@ impl Explainer<'_> {
         }
         let settings = config.unwrap_or_default().settings(&self.defaults.of(&queue.name));
         let allowed = self.own_max_attempts.unwrap_or(settings.max_attempts);
-        let used = self.timeline.attempts.saturating_sub(self.timeline.releases);
-        if used >= allowed { FinalReason::LastAttempt { allowed } } else { FinalReason::NotRetryable }
+        let released = self.timeline.releases;
+        let used = self.timeline.attempts.saturating_sub(released);
+        if used >= allowed {
+            FinalReason::LastAttempt { allowed, released }
+        } else {
+            FinalReason::NotRetryable
+        }
     }
 
     fn wait_again(

@@ -70,12 +70,15 @@ impl Step {
             }
             StepKind::FailedForGood { error, why } => {
                 let why = match why {
-                    FinalReason::LastAttempt { allowed: 1 } => {
+                    FinalReason::LastAttempt { allowed: 1, released: 0 } => {
                         "it was the only attempt allowed, so the task is FAILED".to_owned()
                     }
-                    FinalReason::LastAttempt { allowed } => {
+                    FinalReason::LastAttempt { allowed, released: 0 } => {
                         format!("it was the last of {allowed} attempts, so the task is FAILED")
                     }
+                    FinalReason::LastAttempt { allowed, released } => format!(
+                        "it was the last of {allowed} attempts, not counting {released} released, so the task is FAILED"
+                    ),
                     FinalReason::NotRetryable => {
                         "this error is not tried again, so the task is FAILED".to_owned()
                     }
@@ -116,7 +119,9 @@ impl Step {
                 )
             }
             StepKind::Note { text, .. } => text.clone(),
-            StepKind::Purged => "its retention was over, and it was forgotten".to_owned(),
+            StepKind::Purged => {
+                "it was purged: its retention was over, or finished tasks took too much memory".to_owned()
+            }
         }
     }
 
@@ -211,5 +216,27 @@ pub(super) fn span(ms: u64) -> String {
         TWO_MINUTES_MS..HOUR_MS => pair(MINUTE_MS, "min", SECOND_MS, "s"),
         HOUR_MS..DAY_MS => pair(HOUR_MS, "h", MINUTE_MS, "min"),
         _ => pair(DAY_MS, "d", HOUR_MS, "h"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_are_told_in_their_two_largest_units() {
+        for (ms, expected) in [
+            (0, "0 ms"),
+            (999, "999 ms"),
+            (1_500, "1.5 s"),
+            (60_000, "60 s"),
+            (66_049, "66 s"),
+            (120_000, "2 min"),
+            (125_000, "2 min 5 s"),
+            (3_660_000, "1 h 1 min"),
+            (90_000_000, "1 d 1 h"),
+        ] {
+            assert_eq!(span(ms), expected);
+        }
     }
 }

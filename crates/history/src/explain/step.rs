@@ -98,6 +98,8 @@ pub enum StepKind {
 pub enum FinalReason {
     LastAttempt {
         allowed: u32,
+        /// Attempts that were given back and do not count.
+        released: u32,
     },
     NotRetryable,
     /// The records of its creation or of its queue's settings are no longer retained.

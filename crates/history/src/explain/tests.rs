@@ -244,6 +244,17 @@ fn a_final_failure_says_whether_attempts_were_left() {
         .leased(2, 2, "w1")
         .failed(3, NextStep::Final);
     assert!(last.render()[3].ends_with("it was the last of 2 attempts, so the task is FAILED"));
+
+    // "Attempt 4 … was the last of 3 attempts" contradicted itself.
+    let retry = NextStep::RetryAt(Time(1_000));
+    let script = Script::new().leased(0, 1, "w1").released(1, ReleaseCause::Worker).leased(2, 2, "w1");
+    let script = script.failed(3, retry).leased(4, 3, "w1").failed(5, retry).leased(6, 4, "w1");
+    let text = script.failed(7, NextStep::Final).render().pop().unwrap_or_default();
+    assert!(text.contains("attempt 4 failed"), "{text}");
+    assert!(
+        text.ends_with("the last of 3 attempts, not counting 1 released, so the task is FAILED"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -479,21 +490,4 @@ fn other_tasks_are_none_of_its_business() {
         explain(TaskId(9), &other, &QueueDefaults::default()).summary(),
         "no record is about this task"
     );
-}
-
-#[test]
-fn spans_are_told_in_their_two_largest_units() {
-    for (ms, expected) in [
-        (0, "0 ms"),
-        (999, "999 ms"),
-        (1_500, "1.5 s"),
-        (60_000, "60 s"),
-        (66_049, "66 s"),
-        (120_000, "2 min"),
-        (125_000, "2 min 5 s"),
-        (3_660_000, "1 h 1 min"),
-        (90_000_000, "1 d 1 h"),
-    ] {
-        assert_eq!(render::span(ms), expected);
-    }
 }

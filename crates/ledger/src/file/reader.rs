@@ -5,6 +5,7 @@
 
 use std::{ops::ControlFlow, sync::Arc};
 
+use authority::Time;
 use disk::read_exact_at;
 
 use super::{
@@ -100,6 +101,13 @@ impl Reader for FileReader {
         } else {
             Err(LedgerError::trimmed(from, self.first()?))
         }
+    }
+
+    /// Time never falls, so every record before a segment that was begun earlier was made earlier too.
+    fn seek(&self, time: Time) -> Result<Position, LedgerError> {
+        let segments = self.shared.segments();
+        let earlier = segments.iter().take_while(|segment| segment.header.time_ms < time.0);
+        earlier.last().map_or_else(|| self.first(), |segment| Ok(segment.header.first))
     }
 
     /// The usable snapshots, oldest first.

@@ -10,12 +10,14 @@ mod message;
 mod queue_keys;
 mod reader;
 pub mod snapshot;
+mod task_finder;
 mod value;
 
 use authority::{Event, Position, Time};
 
 pub use error::DecodeError;
 pub use reader::Reader;
+pub use task_finder::TaskFinder;
 
 use codec::{Field, Fields};
 
@@ -40,6 +42,11 @@ pub fn encode(at: Time, prev: Option<Position>, event: &Event, out: &mut Vec<u8>
     at.encode(1, out);
     prev.encode(2, out);
     message::encode_event(event, out);
+}
+
+/// Decodes the time of a record alone.
+pub fn time(bytes: &[u8]) -> Result<Time, DecodeError> {
+    Field::decode(1, "the time", &mut Fields(bytes))
 }
 
 /// Decodes one record that fills `bytes`.

@@ -98,6 +98,10 @@ pub(crate) struct Data {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_state_mib: Option<u64>,
 
+    /// Memory for finished tasks, within the memory for tasks; beyond it, the oldest are dropped before their retention is over
+    #[arg(long, value_name = "MIB", default_value_t = Data::default().max_final_mib)]
+    pub max_final_mib: u64,
+
     /// Size of one segment of the ledger, from 32 to 4096; at least two segments are on disk
     #[arg(long, value_name = "MIB", default_value_t = Data::default().segment_mib, value_parser = clap::value_parser!(u64).range(SEGMENT_MIB))]
     pub segment_mib: u64,
@@ -218,6 +222,7 @@ impl Default for Data {
         Data {
             dir: PathBuf::from(".lessor"),
             max_state_mib: None,
+            max_final_mib: 512,
             segment_mib: 64,
             preallocate_mib: None,
             history_days: 7,

@@ -25,8 +25,14 @@ impl From<Problem> for Status {
             Verdict::Committed => None,
         });
         let told = problem.into_wire();
-        let about =
-            [("verdict", verdict.map(str::to_owned)), ("field", told.field), ("taskId", told.task_id)];
+        let about = [
+            ("verdict", verdict.map(str::to_owned)),
+            ("field", told.field),
+            ("taskId", told.task_id),
+            ("state", told.state.map(|state| state.name().to_owned())),
+            ("finishedAt", told.finished_at.map(|at| at.to_string())),
+            ("purgedAt", told.purged_at.map(|at| at.to_string())),
+        ];
         let about = about.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
         status(code, &told.code, told.detail, about.collect(), &told.digests.unwrap_or_default())
     }
@@ -91,6 +97,7 @@ fn status(
 fn code(code: problem::Code) -> Code {
     match (code, code.status()) {
         (problem::Code::DedupConflict, _) => Code::AlreadyExists,
+        (problem::Code::TaskPurged, _) => Code::NotFound,
         (_, StatusCode::UNAUTHORIZED) => Code::Unauthenticated,
         (_, StatusCode::FORBIDDEN | StatusCode::MISDIRECTED_REQUEST) => Code::PermissionDenied,
         (_, StatusCode::NOT_FOUND) => Code::NotFound,
@@ -131,6 +138,7 @@ mod tests {
             (Refusal::StateFull.into(), Code::ResourceExhausted),
             (Problem::new(problem::Code::Internal, ""), Code::Internal),
             (Problem::new(problem::Code::DedupConflict, ""), Code::AlreadyExists),
+            (Problem::new(problem::Code::TaskPurged, ""), Code::NotFound),
         ];
         for (problem, code) in table {
             let name = problem.code.name();

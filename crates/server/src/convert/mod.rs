@@ -4,6 +4,7 @@ pub(crate) mod content;
 pub(crate) mod grpc_status;
 pub(crate) mod ids;
 pub(crate) mod lease_id;
+pub(crate) mod missing_task;
 pub(crate) mod names;
 pub(crate) mod page_token;
 pub(crate) mod problem;

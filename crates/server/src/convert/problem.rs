@@ -1,15 +1,16 @@
 //! Converts refusals, rejections and faults to HTTP problems. Each kind has a stable code, one status and one title; details
 //! for operators go to the log only.
 
-use authority::Rejection;
 use authority::command::Refusal;
+use authority::{Rejection, TaskId};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use coordinator::{HistoryError, OrderRefusal, Unavailable};
+use coordinator::{HistoryError, OrderRefusal, PurgedTask, Unavailable};
 use serde::Serialize;
 use wire::Verdict;
 
 use crate::convert::names::beginning;
+use crate::convert::{task_json, to_timestamp};
 
 /// When a client that was told to come back should do so.
 const RETRY_AFTER_S: u64 = 1;
@@ -56,6 +57,7 @@ codes! {
     ConflictingReport 409 "conflicting_report" "The attempt already reported something else";
     LeaseLost 409 "lease_lost" "The attempt has lost its authority";
     NotADeadLetter 409 "not_a_dead_letter" "Only FAILED and DEAD tasks can be redriven";
+    TaskPurged 410 "task_purged" "The task was purged";
     LeaseGone 410 "lease_gone" "The lease is over";
     OutputsMissing 424 "outputs_missing" "Outputs are not in the content store";
     PayloadTooLarge 413 "payload_too_large" "The request is too large";
@@ -95,6 +97,8 @@ pub struct Problem {
     pub verdict: Option<Verdict>,
     /// The blobs that are missing, at most [`Problem::MAX_DIGESTS`].
     pub digests: Vec<String>,
+    /// The task that was asked for, if it was purged.
+    pub purged: Option<PurgedTask>,
 }
 
 impl Problem {
@@ -103,7 +107,7 @@ impl Problem {
 
     pub fn new(code: Code, detail: impl Into<String>) -> Problem {
         let detail = detail.into();
-        Problem { code, detail, field: None, task_id: None, verdict: None, digests: Vec::new() }
+        Problem { code, detail, field: None, task_id: None, verdict: None, digests: Vec::new(), purged: None }
     }
 
     /// A field whose value will not do.
@@ -115,6 +119,20 @@ impl Problem {
 
     pub fn unknown_task(task: &str) -> Problem {
         Problem::new(Code::UnknownTask, format!("there is no task {} here", shortened(task)))
+    }
+
+    /// The task was purged; the ledger still has its records, or the first of them.
+    pub fn task_purged(task: TaskId, purged: PurgedTask) -> Problem {
+        let ended = match purged.end {
+            Some((at, state)) => {
+                format!("ended {} at {}", task_json::state_to_wire(state).name(), to_timestamp(at))
+            }
+            None => format!("was created at {}, ended", to_timestamp(purged.created_at)),
+        };
+        let when = purged.purged_at.map_or(String::new(), |at| format!(" at {}", to_timestamp(at)));
+        let detail = format!("task {task} {ended} and was purged{when}; its payload and result are gone");
+        let task_id = Some(task.to_string());
+        Problem { task_id, purged: Some(purged), ..Problem::new(Code::TaskPurged, detail) }
     }
 
     pub fn unknown_queue(queue: &str) -> Problem {
@@ -149,6 +167,7 @@ impl Problem {
 
     pub fn into_wire(self) -> wire::Problem {
         let (name, (_, status, title)) = (self.code.name(), self.code.row());
+        let end = self.purged.and_then(|purged| purged.end);
         wire::Problem {
             kind: format!("urn:lessor:problem:{name}"),
             title: title.to_owned(),
@@ -159,6 +178,9 @@ impl Problem {
             task_id: self.task_id,
             verdict: self.verdict,
             digests: (!self.digests.is_empty()).then_some(self.digests),
+            state: end.map(|(_, state)| task_json::state_to_wire(state)),
+            finished_at: end.map(|(at, _)| to_timestamp(at)),
+            purged_at: self.purged.and_then(|purged| purged.purged_at).map(to_timestamp),
             instance: None,
         }
     }
@@ -279,7 +301,7 @@ pub(crate) fn shortened(text: &str) -> &str {
 mod tests {
     use super::*;
 
-    const ALL: [(Code, &str, u16, &str); 40] = [
+    const ALL: [(Code, &str, u16, &str); 41] = [
         (Code::MalformedJson, "malformed_json", 400, "The body is not well-formed JSON"),
         (Code::InvalidField, "invalid_field", 400, "A field is missing, unknown or has a bad value"),
         (Code::InvalidScope, "invalid_scope", 400, "The tenant or workspace is not a valid name"),
@@ -304,6 +326,7 @@ mod tests {
         (Code::ConflictingReport, "conflicting_report", 409, "The attempt already reported something else"),
         (Code::LeaseLost, "lease_lost", 409, "The attempt has lost its authority"),
         (Code::NotADeadLetter, "not_a_dead_letter", 409, "Only FAILED and DEAD tasks can be redriven"),
+        (Code::TaskPurged, "task_purged", 410, "The task was purged"),
         (Code::LeaseGone, "lease_gone", 410, "The lease is over"),
         (Code::OutputsMissing, "outputs_missing", 424, "Outputs are not in the content store"),
         (Code::PayloadTooLarge, "payload_too_large", 413, "The request is too large"),

@@ -38,6 +38,7 @@ pub fn to_wire(detail: TaskDetail) -> wire::Task {
         reason,
         reason_detail,
         attempt: task.attempt,
+        used_attempts: task.used_attempts(),
         max_attempts: view.settings.max_attempts,
         priority: task.priority,
         payload: to_json(&task.payload),

@@ -11,6 +11,7 @@ use super::report;
 use super::values::given;
 use crate::app::App;
 use crate::convert::lease_id::reference;
+use crate::convert::missing_task::missing_task;
 use crate::convert::names::name;
 use crate::convert::{Code, Problem, parse_task_id};
 
@@ -39,7 +40,9 @@ pub(super) async fn by_grants(
     let worker = name("worker_id", &report.worker_id)?;
     let unknown = || Problem::unknown_task(&report.task_id).on_report();
     let task = parse_task_id(&report.task_id).ok_or_else(unknown)?;
-    let detail = app.handle.task(scope.clone(), task).await.map_err(Problem::from)?.ok_or_else(unknown)?;
+    let Some(detail) = app.handle.task(scope.clone(), task).await.map_err(Problem::from)? else {
+        return Err(missing_task(app, scope, task).await.on_report().into());
+    };
     let reference = |(attempt, fencing_token): (u32, Position)| LeaseRef {
         scope: scope.clone(),
         worker: worker.clone(),

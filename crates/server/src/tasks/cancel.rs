@@ -18,7 +18,7 @@ const DEFAULT_REASON: &str = "user_requested";
     request_body(content = Option<wire::CancelTask>),
     responses(
         (status = 200, description = "The task, which has ended or is asked to stop", body = wire::Task),
-        Fails<400>, Fails<404>, Fails<503>
+        Fails<400>, Fails<404>, Fails<410>, Fails<503>
     )
 )]
 pub(crate) async fn cancel(
@@ -28,7 +28,7 @@ pub(crate) async fn cancel(
     let task = call.task()?;
     let reason = message("reason", body.reason.as_deref().unwrap_or(DEFAULT_REASON))?;
     match call.app.handle.cancel(CancelTask { scope: call.scope.clone(), task, reason }).await? {
-        EndAnswer::UnknownTask => Err(call.unknown()),
+        EndAnswer::UnknownTask => Err(call.missing(task).await),
         EndAnswer::Accepted => call.read(task).await.map(Out::ok),
     }
 }

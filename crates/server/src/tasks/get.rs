@@ -5,7 +5,7 @@ use std::time::Duration;
 use coordinator::WaitCondition;
 use wire::MAX_WAIT_MS;
 
-use crate::convert::{Problem, ScopedPath, task_json};
+use crate::convert::{Problem, ScopedPath};
 use crate::edge::{Fails, InQuery, Out};
 
 /// Look at a task, or wait for its end.
@@ -14,7 +14,7 @@ use crate::edge::{Fails, InQuery, Out};
     path = "/v1/tasks/{taskId}",
     tag = "Tasks",
     params(("taskId" = String, Path), wire::WaitTask),
-    responses((status = 200, body = wire::Task), Fails<400>, Fails<404>, Fails<503>)
+    responses((status = 200, body = wire::Task), Fails<400>, Fails<404>, Fails<410>, Fails<503>)
 )]
 pub(crate) async fn get(
     call: ScopedPath,
@@ -25,7 +25,7 @@ pub(crate) async fn get(
     if !wait.is_zero() {
         let end = call.app.handle.wait_task(call.scope.clone(), task, WaitCondition::Final, wait);
         if let Some(detail) = call.app.waiting(wait, end).await? {
-            return Ok(Out::ok(task_json::to_wire(*detail?.ok_or_else(|| call.unknown())?)));
+            return call.to_wire(task, detail?).await.map(Out::ok);
         }
     }
     call.read(task).await.map(Out::ok)

@@ -14,11 +14,13 @@ use crate::edge::{Fails, Out};
     path = "/v1/tasks/{taskId}/history",
     tag = "Tasks",
     params(("taskId" = String, Path)),
-    responses((status = 200, body = TaskHistory), Fails<404>, Fails<503>)
+    responses((status = 200, body = TaskHistory), Fails<404>, Fails<410>, Fails<503>)
 )]
 pub(crate) async fn history(call: ScopedPath) -> Result<Out<TaskHistory>, Problem> {
-    let history = call.app.handle.history(call.scope.clone(), call.task()?).await?;
-    let history = history.ok_or_else(|| call.unknown())?;
+    let task = call.task()?;
+    let Some(history) = call.app.handle.history(call.scope.clone(), task).await? else {
+        return Err(call.missing(task).await);
+    };
     let events = history.records.into_iter().map(event).collect();
     Ok(Out::ok(TaskHistory { events, truncated: history.truncated }))
 }

@@ -23,7 +23,7 @@ pub(crate) struct Nothing {}
         (status = 201, description = "The new task", body = wire::Task),
         (status = 200, description = "It was redriven before, as this task", body = wire::Task),
         (status = 409, description = "The task is not FAILED or DEAD", body = wire::Problem),
-        Fails<404>, Fails<429>, Fails<503>
+        Fails<404>, Fails<410>, Fails<429>, Fails<503>
     )
 )]
 pub(crate) async fn redrive(
@@ -36,7 +36,7 @@ pub(crate) async fn redrive(
     let (status, new) = match call.app.handle.redrive(redrive).await? {
         RedriveAnswer::Created(new) => (StatusCode::CREATED, new),
         RedriveAnswer::Existing(new) => (StatusCode::OK, new),
-        RedriveAnswer::UnknownTask => return Err(call.unknown()),
+        RedriveAnswer::UnknownTask => return Err(call.missing(task).await),
         RedriveAnswer::NotADeadLetter(state) => {
             let detail = format!("the task is {}", task_json::state_to_wire(state).name());
             return Err(Problem::new(Code::NotADeadLetter, detail));

@@ -1,9 +1,10 @@
 //! A restarted coordinator knows no workers, and every lease.
 
+use serde_json::json;
 use tonic::Code;
-use wire::grpc::{HeartbeatRequest, RegisterWorkerRequest, Verdict};
+use wire::grpc::{HeartbeatRequest, RegisterWorkerRequest, UpdateTaskStatusRequest, Verdict};
 
-use crate::support::{Served, ask, completed, is_refused, lease, registration};
+use crate::support::{Served, ask, completed, is_refused, is_rejected, lease, registration};
 
 #[tokio::test]
 async fn s3_33_after_a_restart_a_worker_registers_again_and_its_leases_live_on() {
@@ -31,4 +32,23 @@ async fn s3_33_after_a_restart_a_worker_registers_again_and_its_leases_live_on()
     let told = client.update_task_status(completed("w", &held, "1")).await.unwrap().into_inner();
     assert_eq!(told.verdict(), Verdict::Committed);
     assert!(client.lease_task(ask("w", "q")).await.unwrap().into_inner().tasks.is_empty());
+}
+
+#[tokio::test]
+async fn a_report_on_a_purged_task_is_told_how_the_task_ended() {
+    let served = Served::start().await;
+    let mut client = served.worker("w").await;
+    served.submit("q").await;
+    let held = lease(&mut client, "w", "q").await;
+    let report = UpdateTaskStatusRequest { lease_id: String::new(), ..completed("w", &held, "1") };
+    client.update_task_status(report.clone()).await.unwrap();
+    served.send("PUT", "/v1/queues/q", json!({"retentionMs": 0})).await;
+
+    // A start purges before it serves.
+    let served = served.restart().await;
+    let mut client = served.worker("w").await;
+    let answer = client.update_task_status(report).await;
+    let message = answer.as_ref().unwrap_err().message().to_owned();
+    is_rejected(answer, Code::NotFound, "task_purged");
+    assert!(message.contains("ended COMPLETED at") && message.contains("was purged at"), "{message}");
 }

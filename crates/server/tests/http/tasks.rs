@@ -272,7 +272,7 @@ async fn a_queue_is_configured_and_counted() {
         ("backoff", json!({"initialMs": 1000, "factor": 3.0, "maxMs": 300_000, "jitter": 0.5})),
         ("retryOn", json!(null)),
         ("maxQueueSize", json!(null)),
-        ("retentionMs", json!(86_400_000)),
+        ("retentionMs", json!(604_800_000)),
     ] {
         assert_eq!(queue["config"][field], value, "{field}");
     }
@@ -329,4 +329,53 @@ async fn a_server_without_its_coordinator_says_that_it_is_not_serving() {
     told.is_problem(503, "not_serving");
     assert!(told.headers.contains_key("retry-after"));
     send(client.get(format!("http://{address}/readyz"))).await.is_problem(503, "not_serving");
+}
+
+/// A purged task was not told from one that never was.
+#[tokio::test]
+async fn a_purged_task_tells_its_own_tenant_how_it_ended() {
+    let served = Served::start().await;
+    let (task, kept) = (served.submit("q").await, served.submit("other").await);
+    let lease = served.lease("w", "q").await;
+    let done = served.report(&lease, "complete", json!({"workerId": "w", "result": 1})).await;
+    assert_eq!(done.status, 200, "{done:?}");
+    let finished_at = served.task(&task).await["finishedAt"].clone();
+    assert_eq!(served.put("/v1/queues/q", json!({"retentionMs": 0})).await.status, 200);
+    // A start purges before it serves.
+    let served = served.restarted().await;
+    for (method, tail) in
+        [("GET", ""), ("GET", "?waitMs=1"), ("GET", "/history"), ("POST", "/cancel"), ("POST", "/redrive")]
+    {
+        let path = format!("/v1/tasks/{task}{tail}");
+        let gone = send(served.request(method, &path)).await;
+        gone.is_problem(410, "task_purged");
+        assert_eq!(
+            (gone.body["state"].as_str(), gone.body["taskId"].as_str()),
+            (Some("COMPLETED"), Some(&*task))
+        );
+        assert_eq!(gone.body["finishedAt"], finished_at);
+        assert!(gone.text("purgedAt") >= gone.text("finishedAt"), "{gone:?}");
+        assert!(gone.text("detail").contains("ended COMPLETED at"), "{gone:?}");
+        for header in ["lessor-tenant", "lessor-workspace"] {
+            let foreign = send(served.request(method, &path).header(header, "other")).await;
+            foreign.is_problem(404, "unknown_task");
+        }
+    }
+    assert_eq!(served.task(&kept).await["state"], "WAITING");
+    // An id of the same moment that was never given out.
+    let never = format!("{}{}", &task[..24], "000000000000");
+    served.get(&format!("/v1/tasks/{never}")).await.is_problem(404, "unknown_task");
+}
+
+/// A task was shown as "attempt 4 of 3" because releases were counted, which the limit does not do.
+#[tokio::test]
+async fn attempts_that_were_given_back_are_not_among_the_used_ones() {
+    let served = Served::start().await;
+    let task = served.submit("q").await;
+    let lease = served.lease("w", "q").await;
+    assert_eq!(served.report(&lease, "release", json!({"workerId": "w"})).await.status, 200);
+    served.lease("w", "q").await;
+    let shown = served.task(&task).await;
+    let counts = ["attempt", "usedAttempts", "maxAttempts"].map(|field| shown[field].as_u64());
+    assert_eq!(counts, [Some(2), Some(1), Some(3)]);
 }

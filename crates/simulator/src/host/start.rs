@@ -56,6 +56,7 @@ impl Host {
         self.compare(&ledger, env)?;
         let (mut state, replayed_bytes) = self.recover(&ledger, &report, env)?;
         state.set_max_bytes(env.config.features.max_state_bytes);
+        state.set_max_final_bytes(env.config.features.max_final_bytes);
         state.set_queue_defaults(queue_defaults());
         let wall = self.wall(env.now);
         if wall < state.time() {

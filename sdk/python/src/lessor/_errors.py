@@ -42,6 +42,11 @@ class Problem(LessorError):
         return self.status == 404
 
     @property
+    def is_purged(self) -> bool:
+        """Whether the task has ended and is no longer kept."""
+        return self.code == "task_purged"
+
+    @property
     def is_conflict(self) -> bool:
         return self.status == 409
 

@@ -109,6 +109,8 @@ class TaskInfo:
     reason_detail: Optional[str]
     # How often the task was leased.
     attempt: int
+    # How many of these leases count against max_attempts: all but those that were given back.
+    used_attempts: int
     max_attempts: int
     priority: int
     payload: Any
@@ -136,6 +138,7 @@ class TaskInfo:
             reason=body.get("reason"),
             reason_detail=body.get("reasonDetail"),
             attempt=body["attempt"],
+            used_attempts=body["usedAttempts"],
             max_attempts=body["maxAttempts"],
             priority=body["priority"],
             payload=body.get("payload"),

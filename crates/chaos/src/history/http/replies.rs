@@ -38,7 +38,7 @@ pub(super) fn reply(
         }
         ClientRequest::Cancel(..) if matches!(request, Request::Decide(_)) => match status {
             200 => answer(authority::Answer::Ended(EndAnswer::Accepted)),
-            404 => answer(authority::Answer::Ended(EndAnswer::UnknownTask)),
+            404 | 410 => answer(authority::Answer::Ended(EndAnswer::UnknownTask)),
             _ => None,
         },
         ClientRequest::Cancel(..) | ClientRequest::Read(_) => match status {
@@ -46,7 +46,7 @@ pub(super) fn reply(
                 let detail = TaskDetail { view: view(names, &parse(body)?)?, progress: None };
                 Some(Reply::Task(Some(Box::new(detail))))
             }
-            404 => Some(Reply::Task(None)),
+            404 | 410 => Some(Reply::Task(None)),
             _ => None,
         },
         ClientRequest::List => {

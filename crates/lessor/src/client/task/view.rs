@@ -15,7 +15,7 @@ pub(crate) fn full(task: &Task, now: Timestamp) -> String {
         record.optional("reason", task.reason.as_ref());
         record.optional("detail", task.reason_detail.as_ref());
     }
-    record.field("attempt", format!("{} of {}", task.attempt, task.max_attempts));
+    record.field("attempt", attempts(task));
     if let Some(lease) = &task.lease {
         record.field("worker", &lease.worker_id);
         record.field(
@@ -69,4 +69,13 @@ pub(crate) fn full(task: &Task, now: Timestamp) -> String {
         text.push_str(&format!("\nstack trace\n{}\n", text::lines(trace)));
     }
     text
+}
+
+/// The attempts that count against the limit, and those that do not.
+fn attempts(task: &Task) -> String {
+    let counted = format!("{} of {}", task.used_attempts, task.max_attempts);
+    match task.attempt.saturating_sub(task.used_attempts) {
+        0 => counted,
+        released => format!("{counted}, not counting {released} released"),
+    }
 }
