@@ -74,10 +74,12 @@ pub const EXPECTED_ANSWERS: &[&str] = &[
 /// The answers that a small simulation does not reach, and why. Each has a test of its own where it is decided.
 pub const UNREACHED_ANSWERS: &[(&str, &str)] = &[
     ("scopes", "asked by remote execution when it starts, which a small simulation does not have"),
-    ("refused: too many queues", "takes 10,000 queues"),
+    ("refused: too many queues", "takes 8,750 queues"),
+    ("refused: too many tenants", "takes 1,000 tenants"),
+    ("refused: unknown queue", "is for servers that accept configured queues only"),
     ("refused: too many requirements", "takes 1,024 different requirements in one queue"),
     ("attach: too many", "takes 1,000 waiters of one task"),
-    ("configuration refused", "takes 10,000 queues"),
+    ("configuration refused", "takes 8,750 queues"),
     ("unavailable: overloaded", "takes 20,000 long polls, or 16,384 requests in the inbox"),
     ("more to do", "the engine goes on by itself until nothing is left to do"),
     ("committed: dead, by time", "a report that is accepted ends no task for a reason that only time gives"),
@@ -140,7 +142,7 @@ fn answer(answer: &Answer) -> Vec<&'static str> {
         Answer::Redriven(RedriveAnswer::Existing(_)) => vec!["redriven before"],
         Answer::Redriven(RedriveAnswer::UnknownTask) => vec!["redrive: unknown task"],
         Answer::Redriven(RedriveAnswer::NotADeadLetter(_)) => vec!["redrive: no dead letter"],
-        Answer::Redriven(RedriveAnswer::Refused(why)) => vec!["redrive: refused", refused(*why)],
+        Answer::Redriven(RedriveAnswer::Refused(why)) => vec!["redrive: refused", refused(why)],
         Answer::Configured(ConfigureAnswer::Configured) => vec!["configured"],
         Answer::Configured(ConfigureAnswer::Invalid(_)) => vec!["configuration invalid"],
         Answer::Configured(ConfigureAnswer::Refused(_)) => vec!["configuration refused"],
@@ -157,15 +159,17 @@ fn submitted(answer: &SubmitAnswer) -> &'static str {
         SubmitAnswer::Created(_) => "submitted",
         SubmitAnswer::Existing(_) => "submitted before",
         SubmitAnswer::DedupConflict(_) => "dedup conflict",
-        SubmitAnswer::Refused(why) => refused(*why),
+        SubmitAnswer::Refused(why) => refused(why),
     }
 }
 
-fn refused(why: Refusal) -> &'static str {
+fn refused(why: &Refusal) -> &'static str {
     match why {
         Refusal::QueueFull { .. } => "refused: queue full",
-        Refusal::StateFull => "refused: memory full",
-        Refusal::TooManyQueues => "refused: too many queues",
+        Refusal::StateFull { .. } => "refused: memory full",
+        Refusal::TooManyQueues { .. } => "refused: too many queues",
+        Refusal::TooManyTenants { .. } => "refused: too many tenants",
+        Refusal::UnknownQueue { .. } => "refused: unknown queue",
         Refusal::TooManyRequirements => "refused: too many requirements",
         Refusal::NoSpace => "refused: disk full",
     }

@@ -104,7 +104,7 @@ impl Auditor {
                 };
                 ensure(other, "the two do not conflict")
             }
-            SubmitAnswer::Refused(why) => self.refused(Some(&task.queue), *why),
+            SubmitAnswer::Refused(why) => self.refused(Some(&task.queue), why),
         }
     }
 
@@ -258,7 +258,7 @@ impl Auditor {
                 let since = versions.iter().rposition(|v| v.position <= asked.asked_at).unwrap_or(0);
                 ensure(versions[since..].iter().any(|v| v.state == *state), "it was in no such state")
             }
-            RedriveAnswer::Refused(why) => self.refused(None, *why),
+            RedriveAnswer::Refused(why) => self.refused(None, why),
         }
     }
 

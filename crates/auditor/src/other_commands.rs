@@ -84,9 +84,9 @@ impl Auditor {
     }
 
     /// Whether a submit or a redrive was refused for a reason that there was.
-    pub(super) fn refused(&mut self, queue: Option<&QueueKey>, why: Refusal) -> Result<(), String> {
+    pub(super) fn refused(&mut self, queue: Option<&QueueKey>, why: &Refusal) -> Result<(), String> {
         match why {
-            Refusal::QueueFull { max } => {
+            &Refusal::QueueFull { max } => {
                 let configured = self.causes.configs.iter().any(|(key, config)| {
                     queue.is_none_or(|queue| **key == *queue) && config.max_queue_size == Some(max)
                 });
@@ -97,12 +97,15 @@ impl Auditor {
                 };
                 ensure(configured || by_default, "no such limit was ever set")
             }
-            Refusal::StateFull => {
+            Refusal::StateFull { .. } => {
                 self.mark_covered(Covered::MemoryFull);
                 ensure(self.rules.memory_bound, "there is memory")
             }
             Refusal::NoSpace => Ok(()),
-            Refusal::TooManyQueues | Refusal::TooManyRequirements => Err("there are not so many".into()),
+            Refusal::TooManyQueues { .. } | Refusal::TooManyTenants { .. } | Refusal::TooManyRequirements => {
+                Err("there are not so many".into())
+            }
+            Refusal::UnknownQueue { .. } => Err("any queue will do".into()),
         }
     }
 

@@ -28,9 +28,9 @@ pub use ids::{Digest, Position, TaskId, Time};
 pub use lease_ref::{LeaseRef, Rejection};
 pub use properties::Properties;
 pub use push::PushTarget;
-pub use queue::{QueueDefaults, QueueKey, QueueSettings, QueueView, Scope};
+pub use queue::{QueueCreation, QueueDefaults, QueueKey, QueueSettings, QueueView, Scope};
 pub use retry::{Backoff, TaskError};
-pub use state::{ListPage, Owner, Restore, State, TokenKey};
+pub use state::{ListPage, Owner, Restore, State, TenantUsage, TokenKey};
 pub use tables::{CancelCause, Category, Contract, DeadReason, QueueConfig, ReportDetails, TaskOptions};
 pub use task::{
     CancelRequest, Dedup, HeldLease, Lease, Outcome, Phase, Report, Task, TaskSettings, TaskState, TaskView,

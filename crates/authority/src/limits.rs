@@ -17,8 +17,17 @@ pub const MAX_RESOURCES_BYTES: usize = 16 * 1024;
 /// Most properties of one task or worker.
 pub const MAX_PROPERTIES: usize = 64;
 
-/// Most queues at one time, over all tenants.
+/// Most tenants that have a queue at one time. A tenant that has one is never refused for this.
+pub const MAX_TENANTS: usize = 1_000;
+/// One tenant may use at most this many times what is still free of the queues and of the memory for tasks, so that others
+/// find room: alone, seven eighths of it.
+pub const TENANT_SHARE: usize = 7;
+/// Most queues at one time that tenants share.
 pub const MAX_QUEUES: usize = 10_000;
+/// Queues that each tenant may have in any case, beside those that tenants share.
+pub const RESERVED_QUEUES: usize = 2;
+/// The part of the memory for tasks, as a divisor, that is reserved in equal shares for all tenants that there may be.
+pub const RESERVED_MEMORY_PART: usize = 16;
 /// Most requirement sets with waiting tasks in one queue, checked at submit.
 pub const MAX_REQUIREMENT_SETS: usize = 1_024;
 /// Most worker profiles with an index in one queue; a task for any other profile is found by a scan of the requirement sets.

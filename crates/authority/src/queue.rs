@@ -41,6 +41,15 @@ pub struct QueueSettings {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QueueDefaults(BTreeMap<Arc<str>, QueueConfig>);
 
+/// Which queues a submit may create.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum QueueCreation {
+    #[default]
+    Any,
+    /// None: tasks are accepted for queues that were configured, and for those with defaults of their own.
+    Configured,
+}
+
 /// A queue as it is shown: settings, what was configured, counts by state, the oldest ready task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueueView {
@@ -63,6 +72,11 @@ impl QueueDefaults {
     pub fn with(mut self, name: &str, defaults: QueueConfig) -> QueueDefaults {
         self.0.insert(name.into(), defaults);
         self
+    }
+
+    /// Whether the queues with this name have defaults of their own.
+    pub fn has(&self, name: &str) -> bool {
+        self.0.contains_key(name)
     }
 
     /// The defaults of a queue; empty where the general ones apply.

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use authority::command::*;
-use authority::limits::{MAX_OPERATIONS, MAX_QUEUES, MAX_REPORTS, MAX_REQUIREMENT_SETS};
+use authority::limits::{MAX_OPERATIONS, MAX_REPORTS, MAX_REQUIREMENT_SETS};
 use authority::{
-    Answer, Category, Command, Dedup, LeaseRef, Outcome, QueueConfig, QueueKey, Rejection, Scope, State,
-    TaskId, TaskOptions, TaskState, Time,
+    Answer, Category, Command, Dedup, LeaseRef, Outcome, QueueKey, Rejection, Scope, State, TaskId,
+    TaskOptions, TaskState, Time,
 };
 
 use crate::support::{World, commands};
@@ -181,26 +181,6 @@ fn long_texts_count_against_the_memory() {
     grows(&mut world, Command::KillTask(kill), 9_000);
     let attach = AttachOperation { scope: commands::scope(), task: four, operation: long.clone() };
     grows(&mut world, Command::AttachOperation(attach), 10_000);
-}
-
-#[test]
-fn queues_beyond_their_bound_are_refused_and_known_ones_go_on() {
-    let mut state = State::new();
-    let submit = |n: usize| {
-        let queue = commands::queue(&format!("q{n}"));
-        Command::SubmitTask(Box::new(SubmitTask { queue, ..commands::submit_task(n as u128) }))
-    };
-    for n in 0..MAX_QUEUES {
-        let decision = state.decide(&submit(n), Time::ZERO);
-        state.apply(Time::ZERO, &decision.events[0]).expect("a new task");
-    }
-    let refused = Answer::Submitted(SubmitAnswer::Refused(Refusal::TooManyQueues));
-    assert_eq!(state.decide(&submit(MAX_QUEUES), Time::ZERO).answer, refused);
-    let config = commands::configure("one-more", QueueConfig::default());
-    let refused = Answer::Configured(ConfigureAnswer::Refused(Refusal::TooManyQueues));
-    assert_eq!(state.decide(&config, Time::ZERO).answer, refused);
-    let known = SubmitTask { queue: commands::queue("q7"), ..commands::submit_task(99_999) };
-    assert_eq!(state.decide(&Command::SubmitTask(Box::new(known)), Time::ZERO).events.len(), 1);
 }
 
 #[test]

@@ -14,3 +14,4 @@ mod scenarios;
 mod state_command_table;
 mod state_event_table;
 mod support;
+mod tenants;

@@ -262,6 +262,10 @@ pub struct Status {
     pub max_state_bytes: usize,
     pub final_bytes: usize,
     pub max_final_bytes: usize,
+    pub queues: usize,
+    pub tenants: usize,
+    /// The memory of the tenant that uses most.
+    pub largest_tenant_bytes: usize,
     pub polls: usize,
     pub disk_space: DiskSpace,
 }

@@ -12,7 +12,7 @@ use server::reapi::ActionCacheWriter;
 use tokio::net::{TcpListener, TcpSocket};
 
 use crate::banner::Execution;
-use crate::config::{self, Config, Data};
+use crate::config::{self, Config};
 use crate::data_dir::DataDir;
 use crate::stop_signals::StopSignals;
 use crate::worker::{Embedded, EmbeddedOptions, Instances};
@@ -57,7 +57,7 @@ async fn serve(config: Config, start: Start) -> Result<()> {
     let old_key = (!data.is_new).then(|| data.lease_key()).transpose()?;
     let began = Instant::now();
     let (path, ledger_options) = (data.path().to_owned(), ledger_backend::options(&config.data, &start)?);
-    let start_options = coordinator_options(&config.data, cache_writer);
+    let start_options = coordinator_options(&config, cache_writer);
     // Its backend is tried while the ledger is replayed.
     let opening = start.worker.map(|options| Embedded::open(&data, address, options)).transpose()?;
     let started = tokio::task::spawn_blocking(move || -> Result<_> {
@@ -172,7 +172,8 @@ fn listen(address: SocketAddr) -> Result<TcpListener> {
     })
 }
 
-fn coordinator_options(data: &Data, cache_writer: ActionCacheWriter) -> coordinator::Options {
+fn coordinator_options(config: &Config, cache_writer: ActionCacheWriter) -> coordinator::Options {
+    let data = &config.data;
     let bytes = |mib: u64| usize::try_from(mib.saturating_mul(1 << 20)).unwrap_or(usize::MAX);
     let max_state_bytes = data.max_state_mib.map_or_else(machine::half_of_memory, bytes);
     let max_final_bytes = bytes(data.max_final_mib);
@@ -183,6 +184,7 @@ fn coordinator_options(data: &Data, cache_writer: ActionCacheWriter) -> coordina
         max_state_bytes,
         max_final_bytes,
         queue_defaults,
+        queue_creation: config.queues.create.into(),
         ..coordinator::Options::default()
     }
 }

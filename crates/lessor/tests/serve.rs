@@ -94,3 +94,21 @@ fn what_is_in_effect_is_shown_for_people_and_for_scripts() {
     assert_eq!(json["execution"]["scheduler"]["lease_duration_seconds"], 240);
     assert_eq!(json["data"]["history_days"], 7);
 }
+
+#[test]
+fn only_configured_queues_take_tasks_when_the_file_says_so() {
+    let dir = configured(&format!("{SMALL}\n[queues]\ncreate = \"configured\"\n"));
+    let server = Server::start_by(serve(dir.path(), &["--init"]), dir);
+    let refused = server.run(&["submit", "mail", "1"]);
+    refused.fails(
+        1,
+        &[
+            "there is no queue mail here",
+            "queues.create",
+            "lessor queue set mail --reset",
+            "unknown_queue, HTTP 404",
+        ],
+    );
+    server.run(&["queue", "set", "mail", "--reset"]).ok();
+    server.run(&["submit", "mail", "1"]).ok();
+}

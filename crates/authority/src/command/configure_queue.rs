@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use super::Decision;
-use super::submit_task::Refusal;
+use super::admission::admit_queue;
+use super::{Decision, Refusal};
 use crate::event::{Event, QueueConfigured};
-use crate::limits::MAX_QUEUES;
 use crate::{QueueConfig, QueueKey, State, Time};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,10 +26,13 @@ impl ConfigureQueue {
         if let Err(what) = self.config.check(&state.queue_defaults().of(&self.queue.name)) {
             return Decision::only(ConfigureAnswer::Invalid(what));
         }
-        match state.queue_by_key(&self.queue) {
-            None if state.queue_count() >= MAX_QUEUES => {
-                Decision::only(ConfigureAnswer::Refused(Refusal::TooManyQueues))
-            }
+        let queue = state.queue_by_key(&self.queue);
+        if queue.is_none()
+            && let Err(refusal) = admit_queue(state, &self.queue.scope.tenant)
+        {
+            return Decision::only(ConfigureAnswer::Refused(refusal));
+        }
+        match queue {
             Some(queue) if queue.configured.is_some() && queue.config == self.config => {
                 Decision::only(ConfigureAnswer::Configured)
             }

@@ -3,6 +3,7 @@
 //! A decision reads the state and changes nothing. It has the events that make it true, in order, and the answer to send
 //! once they are durable. A refusal has no events.
 
+mod admission;
 mod attach_operation;
 mod cancel_task;
 mod configure_queue;

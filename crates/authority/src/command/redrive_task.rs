@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::Decision;
-use super::submit_task::{Refusal, admit};
+use super::admission::admit_task;
+use super::{Decision, Refusal};
 use crate::Time;
 use crate::event::{Event, TaskCreated};
 use crate::{Scope, State, TaskId, TaskOptions, TaskState};
@@ -16,7 +16,7 @@ pub struct RedriveTask {
     pub id: TaskId,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RedriveAnswer {
     Created(TaskId),
     /// It was redriven before, as this task.
@@ -40,7 +40,7 @@ impl RedriveTask {
             return Decision::only(RedriveAnswer::Existing(existing));
         }
         let queue = &state.queue_at(slot).key;
-        if let Err(refusal) = admit(state, queue, &task.properties) {
+        if let Err(refusal) = admit_task(state, queue, &task.properties) {
             return Decision::only(RedriveAnswer::Refused(refusal));
         }
         // The dedup key stays with the old task, and a deadline that has passed would kill the new one at once.

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::Decision;
+use super::admission::admit_task;
 use crate::event::{Event, TaskCreated};
-use crate::limits::{MAX_QUEUES, MAX_REQUIREMENT_SETS};
 use crate::rules;
 use crate::{Properties, QueueKey, State, TaskId, TaskOptions, TaskView, Time};
 
@@ -33,15 +33,18 @@ pub enum SubmitAnswer {
 }
 
 /// Why nothing more is accepted now. The same request may be repeated later.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// The queue holds as many unfinished tasks as it may.
-    QueueFull {
-        max: u64,
-    },
-    /// The coordinator holds as much as its memory allows.
-    StateFull,
-    TooManyQueues,
+    QueueFull { max: u64 },
+    /// The tasks of the tenant take as much memory as one tenant may while so much is free.
+    StateFull { tenant: Arc<str>, bytes: usize, free: usize },
+    /// The tenant has as many queues as one tenant may while so many are free.
+    TooManyQueues { tenant: Arc<str>, queues: usize, free: usize },
+    /// The tenant has no queue, and as many others as there may be have one.
+    TooManyTenants { tenant: Arc<str> },
+    /// Tasks are accepted for configured queues only, and this queue is not.
+    UnknownQueue { queue: Arc<str> },
     /// The queue has waiting tasks with as many different requirements as it may.
     TooManyRequirements,
     /// The disk is full.
@@ -70,7 +73,11 @@ impl SubmitTask {
                 None => SubmitAnswer::DedupConflict(self.id),
             });
         }
-        if let Err(refusal) = admit(state, &self.queue, &self.properties) {
+        if !state.takes_submits(&self.queue) {
+            let queue = self.queue.name.clone();
+            return Decision::only(SubmitAnswer::Refused(Refusal::UnknownQueue { queue }));
+        }
+        if let Err(refusal) = admit_task(state, &self.queue, &self.properties) {
             return Decision::only(SubmitAnswer::Refused(refusal));
         }
         let created = TaskCreated {
@@ -86,26 +93,5 @@ impl SubmitTask {
             operation: self.operation.clone(),
         };
         Decision::with(Event::TaskCreated(Box::new(created)), SubmitAnswer::Created(self.id))
-    }
-}
-
-/// Whether one more task may be added to the queue.
-pub(super) fn admit(state: &State, queue: &QueueKey, properties: &Arc<Properties>) -> Result<(), Refusal> {
-    if state.bytes() >= state.max_bytes() {
-        return Err(Refusal::StateFull);
-    }
-    match state.queue_by_key(queue) {
-        None if state.queue_count() >= MAX_QUEUES => Err(Refusal::TooManyQueues),
-        None => Ok(()),
-        Some(queue) if queue.remaining_capacity() == Some(0) => {
-            Err(Refusal::QueueFull { max: queue.settings.max_queue_size.unwrap_or(u64::MAX) })
-        }
-        Some(queue)
-            if queue.ready.requirement_sets() >= MAX_REQUIREMENT_SETS
-                && !queue.ready.has_requirement_set(properties) =>
-        {
-            Err(Refusal::TooManyRequirements)
-        }
-        Some(_) => Ok(()),
     }
 }

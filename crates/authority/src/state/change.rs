@@ -8,6 +8,20 @@ use super::{Owner, Slot, State, TokenKey};
 use crate::event::At;
 use crate::{Position, QueueConfig, QueueKey, Task};
 
+/// The memory of a task, and how much of it counts as a final task's.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+struct Size {
+    bytes: usize,
+    final_bytes: usize,
+}
+
+impl Size {
+    fn of(task: &Task) -> Size {
+        let bytes = task.bytes();
+        Size { bytes, final_bytes: if task.is_final() { bytes } else { 0 } }
+    }
+}
+
 impl State {
     pub(crate) fn insert(&mut self, key: &Arc<QueueKey>, task: Task) {
         let queue_id = self.queue_id(key);
@@ -24,18 +38,19 @@ impl State {
         let queue = self.queues.get_mut(&queue_id).expect("the queue was just made");
         queue.created.insert((created, slot));
         queue.dedup_insert(&self.tasks, slot);
-        self.add_bytes(slot);
+        self.resize(slot, Size::default(), Size::of(self.tasks.at(slot)));
         let keys = self.keys(slot);
         self.add_keys(slot, &keys);
     }
 
     pub(crate) fn change(&mut self, slot: Slot, at: At, change: impl FnOnce(&mut Task)) {
         let before = self.keys(slot);
-        self.remove_bytes(slot);
         let task = self.tasks.at_mut(slot);
+        let size = Size::of(task);
         change(task);
         task.last = at.position;
-        self.add_bytes(slot);
+        let new_size = Size::of(task);
+        self.resize(slot, size, new_size);
         let after = self.keys(slot);
         if before != after {
             self.remove_keys(slot, &before);
@@ -46,7 +61,7 @@ impl State {
     pub(crate) fn remove(&mut self, slot: Slot) {
         let keys = self.keys(slot);
         self.remove_keys(slot, &keys);
-        self.remove_bytes(slot);
+        self.resize(slot, Size::of(self.tasks.at(slot)), Size::default());
         let queue_id = self.queue_by_slot[slot.0 as usize];
         let queue = self.queues.get_mut(&queue_id).expect("every task has its queue");
         let task = self.tasks.at(slot);
@@ -79,22 +94,15 @@ impl State {
         self.token_key = Some(TokenKey { id, since });
     }
 
-    fn add_bytes(&mut self, slot: Slot) {
-        let task = self.tasks.at(slot);
-        let bytes = task.bytes();
-        self.bytes += bytes;
-        if task.is_final() {
-            self.final_bytes += bytes;
+    /// Counts the memory of a task that took `before` and takes `after`.
+    fn resize(&mut self, slot: Slot, before: Size, after: Size) {
+        if before == after {
+            return;
         }
-    }
-
-    fn remove_bytes(&mut self, slot: Slot) {
-        let task = self.tasks.at(slot);
-        let bytes = task.bytes();
-        self.bytes -= bytes;
-        if task.is_final() {
-            self.final_bytes -= bytes;
-        }
+        self.bytes = self.bytes - before.bytes + after.bytes;
+        self.final_bytes = self.final_bytes - before.final_bytes + after.final_bytes;
+        let tenant = self.queue_at(slot).tenant;
+        self.tenants.resize(tenant, before.bytes, after.bytes);
     }
 
     fn keys(&self, slot: Slot) -> IndexKeys {
@@ -168,7 +176,8 @@ impl State {
         let id = self.next_queue_id;
         self.next_queue_id += 1;
         self.queue_ids.insert(key.clone(), id);
-        self.queues.insert(id, QueueState::new(key.clone(), &self.queue_defaults));
+        let tenant = self.tenants.add_queue(&key.scope.tenant);
+        self.queues.insert(id, QueueState::new(key.clone(), tenant, &self.queue_defaults));
         id
     }
 
@@ -177,6 +186,7 @@ impl State {
             && let Some(queue) = self.queues.remove(&id)
         {
             self.queue_ids.remove(&queue.key);
+            self.tenants.remove_queue(&queue.key.scope.tenant);
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::keys::{Eligibility, IndexKeys};
-use super::{Slot, State};
+use super::{Slot, State, TenantUsage};
 use crate::{Outcome, Phase, TaskState, Time};
 
 impl State {
@@ -80,6 +80,7 @@ impl State {
         let (mut due, mut delayed, mut workers) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
         let (mut ready, mut ended, mut created) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
         let (mut bytes, mut final_bytes, mut redrives) = (0, 0, BTreeMap::new());
+        let mut tenants: BTreeMap<_, TenantUsage> = BTreeMap::new();
         for (slot, task) in self.tasks.iter() {
             let queue = self.queue_by_slot[slot.0 as usize];
             let keys = IndexKeys::of(slot, task, self.ready_until);
@@ -94,6 +95,7 @@ impl State {
                 Eligibility::Delayed(time, _) => drop(delayed.insert((time, slot))),
             }
             bytes += task.bytes();
+            tenants.entry(&self.queues[&queue].key.scope.tenant).or_default().bytes += task.bytes();
             final_bytes += if task.is_final() { task.bytes() } else { 0 };
             if let Some(old) = task.options.as_ref().and_then(|options| options.redrive_of) {
                 redrives.insert(old, task.id);
@@ -109,6 +111,7 @@ impl State {
         let (mut queue_ready, mut queue_ended, mut queue_created) =
             (BTreeSet::new(), Vec::new(), BTreeSet::new());
         for (id, queue) in &self.queues {
+            tenants.entry(&queue.key.scope.tenant).or_default().queues += 1;
             queue_ready
                 .extend(queue.ready.iter().map(|(properties, entry)| (*id, properties.clone(), *entry)));
             queue_ended.extend(queue.ended.iter().map(|(position, slot)| (*id, *position, *slot)));
@@ -134,6 +137,7 @@ impl State {
                 ensure(scanned == queue.count(state), "a count by state differs from the tasks")?;
             }
         }
+        ensure(self.tenants.iter().eq(tenants), "the usage of a tenant differs from its queues and tasks")?;
         ensure(queue_ready == ready, "the ready index differs from the tasks")?;
         ensure(
             queue_ended.iter().copied().eq(ended),

@@ -12,11 +12,13 @@ mod queue_state;
 mod ready;
 mod restore;
 mod slab;
+mod tenants;
 
 pub use list::ListPage;
 pub(crate) use ready::{QueueEntry, ReadyIndex};
 pub use restore::Restore;
 pub(crate) use slab::Slot;
+pub use tenants::TenantUsage;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -24,13 +26,14 @@ use std::sync::Arc;
 use crate::event::{At, Event, InvalidTransition};
 use crate::rules;
 use crate::{
-    HeldLease, LeaseRef, Position, Properties, PushTarget, QueueDefaults, QueueKey, QueueView, Scope, Task,
-    TaskId, TaskState, TaskView, Time,
+    HeldLease, LeaseRef, Position, Properties, PushTarget, QueueCreation, QueueDefaults, QueueKey, QueueView,
+    Scope, Task, TaskId, TaskState, TaskView, Time,
 };
 use id_index::IdIndex;
 use keys::{Eligibility, IndexKeys};
 use queue_state::QueueState;
 use slab::Slab;
+use tenants::Tenants;
 
 #[derive(Debug, Default)]
 pub struct State {
@@ -45,6 +48,8 @@ pub struct State {
     queues: BTreeMap<u32, QueueState>,
     queue_ids: BTreeMap<Arc<QueueKey>, u32>,
     next_queue_id: u32,
+    tenants: Tenants,
+    queue_creation: QueueCreation,
     queue_defaults: QueueDefaults,
     /// The queue of each task, by slot.
     queue_by_slot: Vec<u32>,
@@ -130,6 +135,11 @@ impl State {
 
     pub fn queue_defaults(&self) -> &QueueDefaults {
         &self.queue_defaults
+    }
+
+    /// Which queues a submit may create.
+    pub fn set_queue_creation(&mut self, queue_creation: QueueCreation) {
+        self.queue_creation = queue_creation;
     }
 
     /// Bounds the memory: near it old final tasks are purged early, at it submits are refused.
@@ -334,8 +344,35 @@ impl State {
         self.queue_ids.get(key).map(|id| &self.queues[id])
     }
 
-    pub(crate) fn queue_count(&self) -> usize {
+    pub fn queue_count(&self) -> usize {
         self.queues.len()
+    }
+
+    /// The tenants that have queues, by name.
+    pub fn tenants(&self) -> impl Iterator<Item = (&Arc<str>, TenantUsage)> {
+        self.tenants.iter()
+    }
+
+    pub fn tenant_count(&self) -> usize {
+        self.tenants.len()
+    }
+
+    /// What a tenant uses; none when it has no queue.
+    pub fn tenant_usage(&self, tenant: &str) -> Option<TenantUsage> {
+        self.tenants.usage(tenant)
+    }
+
+    /// What the tenant of a queue uses.
+    pub(crate) fn tenant_of(&self, queue: &QueueState) -> TenantUsage {
+        self.tenants.at(queue.tenant)
+    }
+
+    /// Whether tasks may be submitted to a queue: it was configured, by an operator or by the server itself, or any queue
+    /// will do.
+    pub(crate) fn takes_submits(&self, key: &QueueKey) -> bool {
+        self.queue_creation == QueueCreation::Any
+            || self.queue_by_key(key).is_some_and(|queue| queue.configured.is_some())
+            || self.queue_defaults.has(&key.name)
     }
 
     pub(crate) fn dedup(&self, key: &QueueKey, dedup_key: &str) -> Option<Slot> {

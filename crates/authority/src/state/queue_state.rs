@@ -14,6 +14,8 @@ use crate::{Position, QueueConfig, QueueDefaults, QueueKey, QueueSettings, Task,
 #[derive(Debug)]
 pub(crate) struct QueueState {
     pub key: Arc<QueueKey>,
+    /// The number of its tenant.
+    pub tenant: u32,
     pub config: QueueConfig,
     pub settings: QueueSettings,
     /// The record that configured the queue, if one did.
@@ -31,11 +33,12 @@ pub(crate) struct QueueState {
 }
 
 impl QueueState {
-    pub(crate) fn new(key: Arc<QueueKey>, defaults: &QueueDefaults) -> QueueState {
+    pub(crate) fn new(key: Arc<QueueKey>, tenant: u32, defaults: &QueueDefaults) -> QueueState {
         let config = QueueConfig::default();
         QueueState {
             settings: config.settings(&defaults.of(&key.name)),
             key,
+            tenant,
             config,
             configured: None,
             ready: ReadyIndex::default(),

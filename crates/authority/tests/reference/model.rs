@@ -59,7 +59,9 @@ impl Model {
                 }
                 same(EndAnswer::Accepted, *answer)
             }
-            (Command::RedriveTask(command), Answer::Redriven(answer)) => same(self.redrive(command), *answer),
+            (Command::RedriveTask(command), Answer::Redriven(answer)) => {
+                same(self.redrive(command), answer.clone())
+            }
             (Command::ConfigureQueue(command), Answer::Configured(answer)) => {
                 self.queues.retain(|(key, _)| *key != command.queue);
                 self.queues.push((command.queue.clone(), command.config.clone()));

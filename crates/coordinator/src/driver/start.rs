@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use authority::command::TakeOver;
-use authority::{Command, Position, QueueDefaults, State, Time};
+use authority::{Command, Position, QueueCreation, QueueDefaults, State, Time};
 use ledger::{ProjectionOffsets, Recovery, RecoveryError, Storage};
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
@@ -39,6 +39,8 @@ pub struct Options {
     pub max_final_bytes: usize,
     /// The defaults of queues that have their own.
     pub queue_defaults: QueueDefaults,
+    /// Which queues a submit may create.
+    pub queue_creation: QueueCreation,
     pub snapshot_after_bytes: u64,
     /// The name of the owner in the ledger's records.
     pub node: String,
@@ -51,6 +53,7 @@ impl Default for Options {
             max_state_bytes: usize::MAX,
             max_final_bytes: usize::MAX,
             queue_defaults: QueueDefaults::default(),
+            queue_creation: QueueCreation::default(),
             snapshot_after_bytes: SNAPSHOT_AFTER_BYTES,
             node: "embedded".into(),
         }
@@ -141,6 +144,7 @@ pub fn start(storage: Storage, options: Options) -> Result<Running, StartError> 
     state.set_max_bytes(options.max_state_bytes);
     state.set_max_final_bytes(options.max_final_bytes);
     state.set_queue_defaults(options.queue_defaults);
+    state.set_queue_creation(options.queue_creation);
     let clock = Arc::new(Clock::start(state.time()));
     let hold = purge_hold(&state, clock.now(), &*offsets);
     let (tasks, found) = (state.len(), state.position());

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use authority::limits::{MAX_LEASE_MS, MIN_LEASE_MS};
-use authority::{QueueConfig, QueueKey, Scope};
+use authority::{QueueConfig, QueueCreation, QueueKey, Scope};
 use serde::{Deserialize, Serialize};
 use server::{MAX_NAMED_QUEUES, TOKEN_TTL_SECONDS};
 use wire::{DEFAULT_SCOPE_NAME, MAX_WAIT_MS};
@@ -31,6 +31,7 @@ const MIN_STATE_MIB: u64 = 16;
 pub(crate) struct Config {
     pub server: Server,
     pub data: Data,
+    pub queues: Queues,
     pub storage: Storage,
     pub execution: Execution,
     pub push: Push,
@@ -119,6 +120,30 @@ pub(crate) struct Data {
     /// Disk space for the history of finished tasks
     #[arg(long, value_name = "MIB", default_value_t = Data::default().history_mib)]
     pub history_mib: u64,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Queues {
+    /// Whether a submit may create its queue.
+    pub create: CreateQueues,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum CreateQueues {
+    #[default]
+    Any,
+    Configured,
+}
+
+impl From<CreateQueues> for QueueCreation {
+    fn from(create: CreateQueues) -> QueueCreation {
+        match create {
+            CreateQueues::Any => QueueCreation::Any,
+            CreateQueues::Configured => QueueCreation::Configured,
+        }
+    }
 }
 
 fn parse_queue(name: &str) -> Result<String, String> {

@@ -116,6 +116,7 @@ fn p14_a_value_of_the_wrong_kind_or_size_is_named() {
             "[server]\nallowed_hosts = [\"a.example:80\"]",
             "server.allowed_hosts: \"a.example:80\" is not the name of a host",
         ),
+        ("[queues]\ncreate = \"some\"", "expected `any` or `configured`"),
         ("data = 3", "data"),
         ("[server", "line 1"),
     ] {

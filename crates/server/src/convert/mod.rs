@@ -9,6 +9,7 @@ pub(crate) mod names;
 pub(crate) mod page_token;
 pub(crate) mod problem;
 pub(crate) mod push_target;
+mod refusal;
 pub(crate) mod report;
 pub(crate) mod report_details;
 pub(crate) mod scope;

@@ -1,7 +1,6 @@
 //! Converts refusals, rejections and faults to HTTP problems. Each kind has a stable code, one status and one title; details
 //! for operators go to the log only.
 
-use authority::command::Refusal;
 use authority::{Rejection, TaskId};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -64,8 +63,9 @@ codes! {
     UnsupportedMediaType 415 "unsupported_media_type" "The body must be JSON";
     UnknownHost 421 "unknown_host" "The server is not known by this name";
     QueueFull 429 "queue_full" "The queue is full";
-    StateFull 429 "state_full" "The coordinator is full";
-    TooManyQueues 429 "too_many_queues" "There are too many queues";
+    StateFull 429 "state_full" "The tenant's share of the memory is used up";
+    TooManyQueues 429 "too_many_queues" "The tenant's share of the queues is used up";
+    TooManyTenants 429 "too_many_tenants" "There are too many tenants";
     TooManyRequirements 429 "too_many_requirements" "The queue has too many different requirements";
     DiskFull 429 "disk_full" "The disk is full";
     TooManyPolls 429 "too_many_polls" "Too many requests are waiting";
@@ -198,25 +198,6 @@ impl From<Unavailable> for Problem {
     }
 }
 
-impl From<Refusal> for Problem {
-    fn from(why: Refusal) -> Problem {
-        let (code, detail) = match why {
-            Refusal::QueueFull { max } => {
-                let detail = format!("the queue holds {max} unfinished tasks, which is as many as it may");
-                return Problem::new(Code::QueueFull, detail);
-            }
-            Refusal::StateFull => (Code::StateFull, "the coordinator holds as much as its memory allows"),
-            Refusal::TooManyQueues => (Code::TooManyQueues, "no further queue can be created"),
-            Refusal::TooManyRequirements => (
-                Code::TooManyRequirements,
-                "the queue's waiting tasks have as many different properties as they may",
-            ),
-            Refusal::NoSpace => (Code::DiskFull, "no task is accepted until space is freed"),
-        };
-        Problem::new(code, detail)
-    }
-}
-
 impl From<OrderRefusal> for Problem {
     fn from(why: OrderRefusal) -> Problem {
         let code = match why {
@@ -299,9 +280,11 @@ pub(crate) fn shortened(text: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
+    use authority::command::Refusal;
+
     use super::*;
 
-    const ALL: [(Code, &str, u16, &str); 41] = [
+    const ALL: [(Code, &str, u16, &str); 42] = [
         (Code::MalformedJson, "malformed_json", 400, "The body is not well-formed JSON"),
         (Code::InvalidField, "invalid_field", 400, "A field is missing, unknown or has a bad value"),
         (Code::InvalidScope, "invalid_scope", 400, "The tenant or workspace is not a valid name"),
@@ -332,8 +315,9 @@ mod tests {
         (Code::PayloadTooLarge, "payload_too_large", 413, "The request is too large"),
         (Code::UnsupportedMediaType, "unsupported_media_type", 415, "The body must be JSON"),
         (Code::QueueFull, "queue_full", 429, "The queue is full"),
-        (Code::StateFull, "state_full", 429, "The coordinator is full"),
-        (Code::TooManyQueues, "too_many_queues", 429, "There are too many queues"),
+        (Code::StateFull, "state_full", 429, "The tenant's share of the memory is used up"),
+        (Code::TooManyQueues, "too_many_queues", 429, "The tenant's share of the queues is used up"),
+        (Code::TooManyTenants, "too_many_tenants", 429, "There are too many tenants"),
         (
             Code::TooManyRequirements,
             "too_many_requirements",
@@ -371,8 +355,9 @@ mod tests {
     fn refusals_and_faults_have_their_codes() {
         let table = [
             (Problem::from(Refusal::QueueFull { max: 3 }), "queue_full"),
-            (Refusal::StateFull.into(), "state_full"),
-            (Refusal::TooManyQueues.into(), "too_many_queues"),
+            (Refusal::StateFull { tenant: "t".into(), bytes: 7, free: 1 }.into(), "state_full"),
+            (Refusal::TooManyQueues { tenant: "t".into(), queues: 7, free: 1 }.into(), "too_many_queues"),
+            (Refusal::TooManyTenants { tenant: "t".into() }.into(), "too_many_tenants"),
             (Refusal::TooManyRequirements.into(), "too_many_requirements"),
             (Refusal::NoSpace.into(), "disk_full"),
             (Unavailable::Stopped.into(), "not_serving"),

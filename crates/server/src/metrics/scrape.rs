@@ -59,7 +59,7 @@ impl Snapshot {
 type Gauge = (&'static str, &'static str, fn(&Snapshot) -> u64);
 
 /// The gauges of the coordinator's state, which are set with each scrape.
-pub(super) const GAUGES: [Gauge; 11] = [
+pub(super) const GAUGES: [Gauge; 14] = [
     ("lessor_queue_length", "Tasks that wait, over all queues.", |at| at.sum(|depth| depth.waiting)),
     ("lessor_active_tasks", "Tasks that are leased, over all queues.", |at| at.sum(|depth| depth.leased)),
     ("lessor_registered_workers", "Workers that are registered.", |at| at.registered as u64),
@@ -70,6 +70,11 @@ pub(super) const GAUGES: [Gauge; 11] = [
     ("lessor_final_state_limit_bytes", "Memory that final tasks may use.", |at| {
         at.status.max_final_bytes as u64
     }),
+    ("lessor_largest_tenant_state_bytes", "Memory for tasks that the tenant with most uses.", |at| {
+        at.status.largest_tenant_bytes as u64
+    }),
+    ("lessor_queues", "Queues, over all tenants.", |at| at.status.queues as u64),
+    ("lessor_tenants", "Tenants that have a queue.", |at| at.status.tenants as u64),
     ("lessor_waiting_polls", "Polls that wait for work.", |at| at.status.polls as u64),
     ("lessor_ledger_position", "Number of the newest record.", |at| at.status.position.0),
     ("lessor_disk_full", "1 while new work is refused for lack of disk space.", |at| {

@@ -18,5 +18,6 @@ mod push_failures;
 mod report_details;
 mod support;
 mod tasks;
+mod tenants;
 mod verdicts;
 mod worker_orders;

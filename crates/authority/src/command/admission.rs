@@ -1,0 +1,56 @@
+//! The bounds on what tenants may add: queues, tasks and the memory for them. What tenants share is shared so that one
+//! tenant cannot take it all.
+
+use std::sync::Arc;
+
+use super::Refusal;
+use crate::limits::{
+    MAX_QUEUES, MAX_REQUIREMENT_SETS, MAX_TENANTS, RESERVED_MEMORY_PART, RESERVED_QUEUES, TENANT_SHARE,
+};
+use crate::{Properties, QueueKey, State};
+
+/// Whether one more task may be added to the queue.
+pub(super) fn admit_task(state: &State, key: &QueueKey, properties: &Arc<Properties>) -> Result<(), Refusal> {
+    let tenant = &key.scope.tenant;
+    let queue = state.queue_by_key(key);
+    let usage = queue.map(|queue| state.tenant_of(queue)).or_else(|| state.tenant_usage(tenant));
+    let bytes = usage.unwrap_or_default().bytes;
+    let reserved = state.max_bytes() / RESERVED_MEMORY_PART;
+    let free = (state.max_bytes() - reserved).saturating_sub(state.bytes());
+    if bytes >= reserved / MAX_TENANTS && is_share_used(bytes, free) {
+        return Err(Refusal::StateFull { tenant: tenant.clone(), bytes, free });
+    }
+    match queue {
+        None => admit_queue(state, tenant),
+        Some(queue) if queue.remaining_capacity() == Some(0) => {
+            Err(Refusal::QueueFull { max: queue.settings.max_queue_size.unwrap_or(u64::MAX) })
+        }
+        Some(queue)
+            if queue.ready.requirement_sets() >= MAX_REQUIREMENT_SETS
+                && !queue.ready.has_requirement_set(properties) =>
+        {
+            Err(Refusal::TooManyRequirements)
+        }
+        Some(_) => Ok(()),
+    }
+}
+
+/// Whether the tenant may have one more queue.
+pub(super) fn admit_queue(state: &State, tenant: &Arc<str>) -> Result<(), Refusal> {
+    let usage = state.tenant_usage(tenant);
+    if usage.is_none() && state.tenant_count() >= MAX_TENANTS {
+        return Err(Refusal::TooManyTenants { tenant: tenant.clone() });
+    }
+    let queues = usage.unwrap_or_default().queues;
+    let free = MAX_QUEUES.saturating_sub(state.queue_count());
+    if queues >= RESERVED_QUEUES && is_share_used(queues, free) {
+        Err(Refusal::TooManyQueues { tenant: tenant.clone(), queues, free })
+    } else {
+        Ok(())
+    }
+}
+
+/// Whether a tenant uses as much as it may of something of which so much is free.
+fn is_share_used(used: usize, free: usize) -> bool {
+    used >= free.saturating_mul(TENANT_SHARE)
+}

@@ -1,0 +1,155 @@
+//! The bounds between tenants: what one tenant takes leaves room for the others.
+
+use std::sync::Arc;
+
+use authority::command::*;
+use authority::limits::{DEFAULT_RETENTION_MS, MAX_QUEUES, MAX_TENANTS, RESERVED_QUEUES, TENANT_SHARE};
+use authority::{
+    Answer, Command, QueueConfig, QueueCreation, QueueDefaults, QueueKey, State, TaskId, TenantUsage, Time,
+};
+
+use crate::support::commands;
+
+/// Tasks with numbers of their own in a state.
+struct Tasks {
+    state: State,
+    next: u128,
+}
+
+impl Tasks {
+    fn new() -> Tasks {
+        Tasks { state: State::new(), next: 1 }
+    }
+
+    fn run(&mut self, command: Command, at: u64) -> Answer {
+        let decision = self.state.decide(&command, Time(at));
+        for event in &decision.events {
+            self.state.apply(Time(at), event).expect("a decided event fits");
+        }
+        decision.answer
+    }
+
+    fn submit(&mut self, tenant: &str, queue: &str, payload_bytes: usize) -> Result<TaskId, Refusal> {
+        self.next += 1;
+        let task = SubmitTask {
+            queue: key(tenant, queue),
+            payload: Arc::from(vec![b'1'; payload_bytes]),
+            ..commands::submit_task(self.next)
+        };
+        match self.run(Command::SubmitTask(Box::new(task)), 0) {
+            Answer::Submitted(SubmitAnswer::Created(task)) => Ok(task),
+            Answer::Submitted(SubmitAnswer::Refused(why)) => Err(why),
+            other => panic!("a submit was answered {other:?}"),
+        }
+    }
+
+    /// Adds queues to a tenant until one is refused.
+    fn fill_queues(&mut self, tenant: &str) -> Refusal {
+        (0..).find_map(|n| self.submit(tenant, &format!("q{n}"), 1).err()).expect("there is a bound")
+    }
+
+    /// Adds tasks to a queue of a tenant until one is refused.
+    fn fill_memory(&mut self, tenant: &str) -> Refusal {
+        (0..).find_map(|_| self.submit(tenant, "q", 1_000).err()).expect("there is a bound")
+    }
+
+    fn usage(&self, tenant: &str) -> TenantUsage {
+        self.state.tenant_usage(tenant).unwrap_or_default()
+    }
+}
+
+fn key(tenant: &str, name: &str) -> Arc<QueueKey> {
+    Arc::new(QueueKey { scope: commands::scope_of(tenant), name: Arc::from(name) })
+}
+
+/// One tenant could take all queues, and every other tenant was refused.
+#[test]
+fn a_tenant_with_all_queues_that_it_may_have_leaves_room_for_others() {
+    let mut tasks = Tasks::new();
+    let (queues, free) = (MAX_QUEUES / 8 * TENANT_SHARE, MAX_QUEUES / 8);
+    let refused = Refusal::TooManyQueues { tenant: "greedy".into(), queues, free };
+    assert_eq!(tasks.fill_queues("greedy"), refused);
+    let configure = ConfigureQueue { queue: key("greedy", "more"), config: QueueConfig::default() };
+    let answer = tasks.run(Command::ConfigureQueue(configure), 0);
+    assert_eq!(answer, Answer::Configured(ConfigureAnswer::Refused(refused)));
+    assert!(tasks.submit("greedy", "q7", 1).is_ok(), "a queue that exists goes on");
+    tasks.fill_queues("second");
+    assert_eq!(tasks.usage("second").queues, 1_094);
+
+    // However many help to fill it, each tenant has the queues that are reserved for it.
+    for n in 0..20 {
+        tasks.fill_queues(&format!("helper {n}"));
+    }
+    tasks.fill_queues("another");
+    assert_eq!(tasks.usage("another").queues, RESERVED_QUEUES);
+    assert!(tasks.state.queue_count() <= MAX_QUEUES + 23 * RESERVED_QUEUES);
+    assert_eq!(tasks.state.check_invariants(), Ok(()));
+}
+
+#[test]
+fn a_tenant_beyond_the_bound_is_refused_and_those_that_have_queues_go_on() {
+    let mut tasks = Tasks::new();
+    let first = tasks.submit("t0", "q", 1).expect("the first task");
+    for n in 1..MAX_TENANTS {
+        tasks.submit(&format!("t{n}"), "q", 1).expect("there is room for this tenant");
+    }
+    let refused = Refusal::TooManyTenants { tenant: "new".into() };
+    assert_eq!(tasks.submit("new", "q", 1), Err(refused));
+    assert!(tasks.submit("t5", "another", 1).is_ok(), "a known tenant may have further queues");
+    // A tenant is gone with the last task of its last queue.
+    let kill = KillTask { scope: commands::scope_of("t0"), task: first, detail: None };
+    tasks.run(Command::KillTask(kill), 0);
+    tasks.run(commands::purge(), DEFAULT_RETENTION_MS);
+    assert_eq!(tasks.state.tenant_usage("t0"), None);
+    let submit = SubmitTask { queue: key("new", "q"), ..commands::submit_task(1) };
+    let answer = tasks.run(Command::SubmitTask(Box::new(submit)), DEFAULT_RETENTION_MS);
+    assert_eq!(answer, Answer::Submitted(SubmitAnswer::Created(TaskId(1))));
+    assert_eq!(tasks.state.check_invariants(), Ok(()));
+}
+
+/// One tenant could take all memory, and the submits of every other tenant were refused.
+#[test]
+fn a_tenant_with_all_memory_that_it_may_have_leaves_room_for_others() {
+    const MAX_BYTES: usize = 32 << 20;
+    let mut tasks = Tasks::new();
+    tasks.state.set_max_bytes(MAX_BYTES);
+    let Refusal::StateFull { tenant, bytes, free } = tasks.fill_memory("greedy") else {
+        panic!("refused for another reason");
+    };
+    assert_eq!((&*tenant, bytes), ("greedy", tasks.usage("greedy").bytes));
+    assert!(bytes >= free * TENANT_SHARE);
+    assert!(bytes > MAX_BYTES / 4 * 3, "old tasks are purged before anything is refused");
+    tasks.fill_memory("second");
+    assert!(tasks.usage("second").bytes > MAX_BYTES / 16, "{:?}", tasks.usage("second"));
+
+    // However many help to fill it, each tenant has the memory that is reserved for it.
+    for n in 0..20 {
+        tasks.fill_memory(&format!("helper {n}"));
+    }
+    assert!(tasks.submit("another", "q", 1).is_ok());
+    assert!(tasks.state.bytes() < MAX_BYTES);
+    assert_eq!(tasks.state.check_invariants(), Ok(()));
+}
+
+#[test]
+fn submits_create_no_queue_where_only_configured_queues_are_allowed() {
+    let mut tasks = Tasks::new();
+    assert!(tasks.submit("t", "before", 1).is_ok());
+    tasks.state.set_queue_defaults(QueueDefaults::default().with("exec", QueueConfig::default()));
+    tasks.state.set_queue_creation(QueueCreation::Configured);
+    for name in ["before", "mail"] {
+        assert_eq!(tasks.submit("t", name, 1), Err(Refusal::UnknownQueue { queue: name.into() }));
+    }
+    let configure = ConfigureQueue { queue: key("t", "mail"), config: QueueConfig::default() };
+    tasks.run(Command::ConfigureQueue(configure), 0);
+    assert!(tasks.submit("t", "mail", 1).is_ok());
+    assert!(tasks.submit("t", "exec", 1).is_ok(), "the server itself has settings for it");
+    assert!(tasks.submit("other", "mail", 1).is_err());
+    let lease = LeaseTasks {
+        scope: commands::scope_of("t"),
+        queues: vec!["before".into()],
+        ..commands::lease_tasks("w", 1)
+    };
+    let answer = tasks.run(Command::LeaseTasks(lease), 0);
+    assert!(matches!(answer, Answer::Leased(grants) if grants.len() == 1), "tasks that exist go on");
+}
