@@ -1,5 +1,7 @@
 //! The engine driven by hand: what leaves it when, and who is woken.
 
+#[path = "engine/registry.rs"]
+mod registry;
 mod support;
 
 use std::cell::Cell;
@@ -378,44 +380,6 @@ fn d4_on_a_full_disk_the_running_finish_and_nothing_new_begins() {
     engine.tick(Time(4));
     sync(&mut engine);
     assert_eq!(callers(&mut engine), [5], "the poll is served as soon as there is room");
-}
-
-#[test]
-fn s4_14_the_registry_knows_who_was_heard_of_and_what_they_hold() {
-    let mut engine = engine();
-    engine.receive(submit_request(submit(1, "q")), Time(5), caller(1));
-    engine.receive(poll("w", 0), Time(7), caller(2));
-    sync(&mut engine);
-    answers(&mut engine);
-    engine.receive(Request::Read(Read::Workers(scope())), Time(8), caller(3));
-    let Reply::Workers(workers) = answers(&mut engine).remove(0).1 else { panic!("not workers") };
-    assert_eq!((&*workers[0].worker, workers[0].last_heartbeat, workers[0].active_leases), ("w", Time(7), 1));
-}
-
-#[test]
-fn s4_15_hearing_of_a_worker_or_not_changes_no_task() {
-    let mut engine = engine();
-    engine.receive(submit_request(submit(1, "q")), Time(1), caller(1));
-    let before = engine.state().view(TaskId(1));
-    engine.receive(Request::Poll { lease: lease("w", "other"), until: Time(0) }, Time(2), caller(2));
-    assert_eq!(engine.state().view(TaskId(1)), before);
-}
-
-#[test]
-fn s4_16_after_a_restart_the_registry_is_empty_and_leases_are_not() {
-    let mut engine = engine();
-    engine.receive(submit_request(submit(1, "q")), Time(1), caller(1));
-    engine.receive(poll("w", 0), Time(1), caller(2));
-    let mut state = State::new();
-    let batch = engine.take_batch().unwrap();
-    for (_, bytes) in batch.records() {
-        let record = ledger::record::decode(bytes).unwrap();
-        state.apply(record.at, &record.event).unwrap();
-    }
-    let mut restarted: Engine<Caller> = Engine::new(state, Time::ZERO);
-    restarted.receive(Request::Read(Read::Workers(scope())), Time(2), caller(3));
-    assert!(matches!(&answers(&mut restarted)[0].1, Reply::Workers(workers) if workers.is_empty()));
-    assert_eq!(restarted.state().task(TaskId(1)).unwrap().state(), TaskState::Leased);
 }
 
 #[test]

@@ -137,6 +137,37 @@ fn p1_a_kill_between_post_and_start_sends_the_same_dispatch_again_and_the_task_c
     assert_eq!((count("LeaseGranted"), count("TaskCompleted")), (1, 1), "{kinds:?}");
 }
 
+/// The first attempt falls silent and is repeated; then its worker comes back with a result.
+#[test]
+fn s1_32_a_late_result_is_logged_and_changes_nothing() {
+    let target = Target::start(None);
+    let server = start(tempfile::tempdir().unwrap(), &[], None);
+    let url = format!("http://{}/hook", target.address);
+    let lease = ["--lease", "400ms", "--heartbeat-interval", "100ms", "--max-attempts", "50"];
+    server.run(&[&["queue", "set", "q", "--push-url", &url], &lease[..]].concat()).ok();
+    let task = server.post("/v1/tasks", json!({"queue": "q", "payload": 1}));
+    let id = task["taskId"].as_str().unwrap();
+    let first = target.next().unwrap();
+    assert_eq!(call(&first, "started", json!({}))["acknowledged"], true);
+    let second = loop {
+        let next = target.next().unwrap();
+        if next["attempt"] != first["attempt"] {
+            break next;
+        }
+    };
+    let before = server.get(&format!("/v1/tasks/{id}"));
+    let told = call(&first, "completed", json!({"outcome": "SUCCEEDED", "output": "late"}));
+    assert_eq!((&told["error"], &told["receivedAttempt"]), (&json!("attempt_mismatch"), &json!(1)), "{told}");
+    server.until_logged("a callback of another attempt was ignored");
+    let log = server.log();
+    let mut lines = log.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let line = lines.find(|line| line["message"] == "a callback of another attempt was ignored").unwrap();
+    assert_eq!((&line["level"], &line["task"], &line["received"]), (&json!("WARN"), &json!(id), &json!(1)));
+    let after = server.get(&format!("/v1/tasks/{id}"));
+    assert!(after["result"].is_null() && after["state"] != "COMPLETED", "{before} {after}");
+    assert!(second["attempt"].as_u64() > first["attempt"].as_u64());
+}
+
 /// X5: `https` is what targets speak, and only with a certificate that this machine trusts.
 #[test]
 fn x5_a_target_is_called_by_https_if_its_certificate_is_trusted() {

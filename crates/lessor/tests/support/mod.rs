@@ -10,7 +10,7 @@ pub(crate) mod proxy;
 pub(crate) mod worker;
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::thread::JoinHandle;
@@ -119,9 +119,47 @@ impl Server {
         (code, std::fs::read_to_string(self.dir.path().join("log")).unwrap())
     }
 
+    /// Waits until it ends by itself, or because of a signal.
+    pub(crate) fn ended(&mut self) -> std::process::ExitStatus {
+        self.child.wait().unwrap()
+    }
+
+    pub(crate) fn pid(&self) -> rustix::process::Pid {
+        rustix::process::Pid::from_child(&self.child)
+    }
+
+    pub(crate) fn signal(&self, signal: rustix::process::Signal) {
+        rustix::process::kill_process(self.pid(), signal).unwrap();
+    }
+
     /// What it has logged so far.
     pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(self.dir.path().join("log")).unwrap()
+    }
+
+    /// Returns once the log has this text.
+    pub(crate) fn until_logged(&self, text: &str) {
+        while !self.log().contains(text) {
+            std::thread::yield_now();
+        }
+    }
+
+    /// Sends a POST that may fail, and returns whatever is answered before the connection ends.
+    pub(crate) fn try_post(&self, path: &str, body: &Value) -> String {
+        let body = body.to_string();
+        let request = format!(
+            "POST {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: application/json\r\n\
+             content-length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        let mut answer = Vec::new();
+        if let Ok(mut stream) = std::net::TcpStream::connect(&self.address)
+            && stream.write_all(request.as_bytes()).is_ok()
+        {
+            // A reset is an answer as well.
+            let _ = stream.read_to_end(&mut answer);
+        }
+        String::from_utf8_lossy(&answer).into_owned()
     }
 
     /// Ends it with SIGKILL.

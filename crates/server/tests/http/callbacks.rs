@@ -278,6 +278,25 @@ async fn s1_43_a_worker_that_ignores_a_cancel_is_cut_off_after_the_grace() {
 }
 
 /// Also S1-4, S1-12, S1-33, S1-54, and S1-55: ids are opaque text.
+/// A worker that is told to stop, lives on and says so is cut off all the same.
+#[tokio::test]
+async fn s1_44_no_heartbeat_prolongs_the_grace_of_a_cancel() {
+    let served = configured(json!({"cancelGracePeriodMs": 400, "heartbeatTimeoutMs": 60_000})).await;
+    let pushed = served.push("q").await;
+    assert_eq!(served.call(&pushed, "started", pushed.started()).await.status, 200);
+    cancel(&served, &pushed.task, "user_requested").await;
+    let refused = loop {
+        let told = served.call(&pushed, "heartbeat", pushed.beat()).await;
+        if told.status != 200 {
+            break told;
+        }
+        assert_eq!(told.body["shouldCancel"], true, "{told:?}");
+    };
+    refused.is_refused(410, "task_expired");
+    let task = served.ended(&pushed.task).await;
+    assert_eq!((&task["state"], &task["reason"]), (&json!("DEAD"), &json!("CANCEL_TIMEOUT")));
+}
+
 #[tokio::test]
 async fn s1_53_an_envelope_has_every_field() {
     let served = Served::start().await;
