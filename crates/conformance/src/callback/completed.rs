@@ -52,8 +52,13 @@ async fn metrics(subject: &Subject) -> Result<(), Finding> {
     for metrics in [all, json!({"cpuTimeMs": 1}), json!({})] {
         let pushed = line.push(subject).await?;
         let mut body = pushed.succeeded(json!(1));
-        body["metrics"] = metrics;
+        body["metrics"] = metrics.clone();
+        body["fieldOfANewerWorker"] = json!(1);
         is_final(&pushed.completed(subject, &body).await?, "SUCCEEDED")?;
+        let shown = subject.task(&pushed.task).await?;
+        if metrics != json!({}) {
+            shown.has("metrics", metrics)?;
+        }
     }
     Ok(())
 }
@@ -83,6 +88,7 @@ async fn error(subject: &Subject) -> Result<(), Finding> {
         is_final(&pushed.completed(subject, &body).await?, state)?;
         let shown = subject.task(&pushed.task).await?;
         shown.has("/error/category", category)?.has("/error/message", "KeyError: 'missing_column'")?;
+        shown.has("/error/stackTrace", "Traceback (most recent call last):")?;
     }
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{accepted, call, claim_next, claimed, refused};
+use super::{accepted, call, claim_next, claimed, error, refused};
 use crate::answer::{Answer, Spelling};
 use crate::{Check, Finding, Subject};
 
@@ -12,7 +12,9 @@ pub(super) const CHECKS: &[Check] = &[
     Check::new(&["S2-24", "S2-25"], "an error that is not retryable makes a dead letter at once", |s| {
         Box::pin(not_retryable(s))
     }),
-    Check::new(&["S2-24"], "code and message of an error are kept", |s| Box::pin(kept(s))),
+    Check::new(&["S2-24"], "code, message and stack of an error are kept, unknown fields are not", |s| {
+        Box::pin(kept(s))
+    }),
     Check::new(&["S2-24"], "a malformed failure is refused and changes nothing", |s| Box::pin(malformed(s))),
 ];
 
@@ -54,8 +56,13 @@ async fn not_retryable(subject: &Subject) -> Result<(), Finding> {
 
 async fn kept(subject: &Subject) -> Result<(), Finding> {
     let job = claimed(subject, &subject.queue()).await?;
-    accepted(&job.fail(subject, false).await?)?;
-    subject.task(&job.id).await?.has("/error/code", "E1")?.has("/error/message", "bad luck")?;
+    let mut error = error(false);
+    error["stack"] = json!("at main");
+    let mut body = job.failure(error);
+    body["field_of_a_newer_worker"] = json!([1]);
+    accepted(&call(subject, "fail", &body).await?)?;
+    let shown = subject.task(&job.id).await?;
+    shown.has("/error/code", "E1")?.has("/error/message", "bad luck")?.has("/error/stackTrace", "at main")?;
     Ok(())
 }
 

@@ -33,7 +33,23 @@ pub(super) const CHECKS: &[Check] = &[
         "a report without a lease id is taken from the one worker that was granted the task",
         |s| Box::pin(no_lease_id(s)),
     ),
+    Check::new(
+        &["S3-36"],
+        "a worker of the plan that is granted a task twice may fail twice in the same words",
+        |s| Box::pin(failed_twice(s)),
+    ),
+    Check::new(
+        &["S3-38"],
+        "a worker of the plan that is silent for the heartbeat timeout loses its task, whatever its lease",
+        |s| Box::pin(lost(s)),
+    ),
+    Check::new(&["S3-19"], "an execution is leased with the timeout of its action, or with a default", |s| {
+        Box::pin(execution_timeout(s))
+    }),
 ];
+
+/// The longest silence that a check can wait for.
+const MAX_SILENCE_S: i64 = 8;
 
 const PAYLOAD: &[u8] = br#"{"operationName":"operations/1","actionDigest":"abc/3"}"#;
 
@@ -52,7 +68,11 @@ impl<'a> Planned<'a> {
         Ok(worker)
     }
 
-    async fn register_again(&self) -> Result<(), Finding> {
+    async fn register_again(&self) -> Result<RegisterWorkerResponse, Finding> {
+        self.register_offering("OSFamily", "Linux").await
+    }
+
+    async fn register_offering(&self, name: &str, value: &str) -> Result<RegisterWorkerResponse, Finding> {
         let resources = ResourceLimits { cpu_cores: 4.0, memory_bytes: 1 << 30, disk_bytes: 1 << 40 };
         let request = RegisterWorkerRequest {
             worker_id: self.id.clone(),
@@ -60,19 +80,23 @@ impl<'a> Planned<'a> {
                 max_concurrent_executions: 4,
                 resources: Some(resources),
             }),
-            platform_properties: HashMap::from([("OSFamily".to_owned(), "Linux".to_owned())]),
+            platform_properties: HashMap::from([(name.to_owned(), value.to_owned())]),
             ..RegisterWorkerRequest::default()
         };
-        self.call::<_, RegisterWorkerResponse>("RegisterWorker", request).await.map(|_| ())
+        self.call("RegisterWorker", request).await
     }
 
     async fn submit(&self) -> Result<String, Finding> {
+        self.submit_with(SubmitTask::default()).await
+    }
+
+    async fn submit_with(&self, options: SubmitTask) -> Result<String, Finding> {
         let task = SubmitTask {
             queue: "exec".to_owned(),
             payload: Bytes::from_static(PAYLOAD),
             timeout_ms: 60_000,
             properties: HashMap::from([("OSFamily".to_owned(), "Linux".to_owned())]),
-            ..SubmitTask::default()
+            ..options
         };
         let request = self.scoped(SubmitTasksRequest { tasks: vec![task] });
         first_id(done("SubmitTasks", client(self.subject).submit_tasks(request).await)?.tasks)
@@ -209,5 +233,65 @@ async fn no_lease_id(subject: &Subject) -> Result<(), Finding> {
     worker.send(worker.update(&held, TaskStatus::Completed)).await?;
     worker.send(worker.update(&held, TaskStatus::Completed)).await?;
     worker.task(&held.task_id).await?.has("state", "COMPLETED")?;
+    Ok(())
+}
+
+/// The worker knows neither attempts nor lease ids, so that both reports are the same bytes.
+async fn failed_twice(subject: &Subject) -> Result<(), Finding> {
+    let worker = Planned::register(subject, SERVICE_NAMES[0]).await?;
+    let id = worker.submit_with(SubmitTask { max_attempts: 2, ..SubmitTask::default() }).await?;
+    for attempt in [1, 2] {
+        let held = worker.lease().await?;
+        must(held.task_id == id, || format!("attempt {attempt}: LeaseTask gave {held:?}"))?;
+        let error_message = "no such command".to_owned();
+        let report = UpdateTaskStatusRequest { error_message, ..worker.update(&held, TaskStatus::Failed) };
+        worker.send(report).await?;
+        worker.task(&id).await?.has("state", if attempt == 1 { "WAITING" } else { "FAILED" })?;
+    }
+    Ok(())
+}
+
+async fn lost(subject: &Subject) -> Result<(), Finding> {
+    let silent = Planned::register(subject, SERVICE_NAMES[0]).await?;
+    let silence_s = silent.register_again().await?.heartbeat_timeout.map_or(i64::MAX, |span| span.seconds);
+    if silence_s > MAX_SILENCE_S {
+        let how =
+            format!("the heartbeat timeout must be known, and at most {MAX_SILENCE_S} s, to be waited for");
+        return Err(Finding::Skipped(how));
+    }
+    silent.submit().await?;
+    let held = silent.lease().await?;
+    let other = Planned { id: subject.worker(), workspace: silent.workspace.clone(), ..silent };
+    other.register_again().await?;
+    let again = other.lease().await?;
+    must(again.task_id == held.task_id, || format!("LeaseTask gave {again:?}"))?;
+    let lease_s = held.lease_expires_at.map_or(0, |time| time.seconds) - jiff::Timestamp::now().as_second();
+    must(lease_s > 0, || {
+        "the lease had run out by itself: it should be longer than the heartbeat timeout".into()
+    })
+}
+
+async fn execution_timeout(subject: &Subject) -> Result<(), Finding> {
+    let workspace = match subject.options.instance.as_str() {
+        "" => subject.options.workspace.clone(),
+        instance => instance.to_owned(),
+    };
+    let worker = Planned { subject, service: SERVICE_NAMES[0], workspace, id: subject.worker() };
+    let value = subject.name("platform");
+    let property = ("conformance", value.as_str());
+    worker.register_offering(property.0, property.1).await?;
+    for timeout_s in [Some(90), None] {
+        let _waiting = crate::reapi::begin_for(subject, property, timeout_s).await?;
+        let task = worker.lease().await?;
+        let told = task.timeout.as_ref().map_or(0, |timeout| timeout.seconds);
+        let is_right = timeout_s.map_or(told > 0, |seconds| told == seconds);
+        must(is_right, || format!("an action with the timeout {timeout_s:?} was leased with {told} s"))?;
+        must(!task.operation_name.is_empty() && !task.action_digest.is_empty(), || {
+            format!("it came as {task:?}")
+        })?;
+        let result = Some(ActionResult::default());
+        let report = UpdateTaskStatusRequest { result, ..worker.update(&task, TaskStatus::Completed) };
+        worker.send(report).await?;
+    }
     Ok(())
 }

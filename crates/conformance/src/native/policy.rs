@@ -11,6 +11,12 @@ pub(super) const CHECKS: &[Check] = &[
     }),
     Check::new(&["S0-25"], "a failure that is not retryable is final", |s| Box::pin(not_retryable(s))),
     Check::new(&["S0-25"], "an error is kept in its worker's words", |s| Box::pin(keeps_the_error(s))),
+    Check::new(
+        &["S0-25"],
+        "the details of a report are kept, and its partial progress reaches the next attempt",
+        |s| Box::pin(keeps_details(s)),
+    ),
+    Check::new(&["S0-5"], "unknown fields of reports and heartbeats are ignored", |s| Box::pin(newer(s))),
     Check::new(&["S0-1"], "a cancel reaches the worker with a heartbeat, and its stop ends the task", |s| {
         Box::pin(cancels(s))
     }),
@@ -53,6 +59,37 @@ async fn keeps_the_error(subject: &Subject) -> Result<(), Finding> {
     let shown = subject.task(&held.task).await?;
     shown.has("/error/category", "DATA_QUALITY")?.has("/error/message", "no such column")?;
     Ok(())
+}
+
+async fn keeps_details(subject: &Subject) -> Result<(), Finding> {
+    let queue = subject.queue_with(json!({"backoff": {"initialMs": 0, "jitter": 0}})).await?;
+    let first = leased(subject, &queue).await?;
+    let error = json!({"category": "TIMEOUT", "code": "E1", "message": "too slow", "stack": "at main"});
+    let (metrics, progress) = (json!({"cpuTimeMs": 7}), json!({"records": 12}));
+    let body = json!({"workerId": first.worker, "taskId": first.task, "error": error, "metrics": metrics,
+        "partialProgress": progress});
+    committed(&subject.post(&first.path("fail"), &body).await?, "WAITING")?;
+    let shown = subject.task(&first.task).await?;
+    shown.has("/error/message", "too slow")?.has("/error/code", "E1")?.has("/error/stackTrace", "at main")?;
+    shown.has("metrics", metrics)?;
+    let second = lease(subject, &subject.worker(), &queue).await?;
+    second.granted.has(&lease_field("partialProgress"), progress)?;
+    Ok(())
+}
+
+async fn newer(subject: &Subject) -> Result<(), Finding> {
+    let queue = subject.queue_with(json!({"backoff": {"initialMs": 0, "jitter": 0}})).await?;
+    let first = leased(subject, &queue).await?;
+    let body =
+        |worker: &str, task: &str| json!({"workerId": worker, "taskId": task, "fieldOfANewerWorker": [1]});
+    let mut failed = body(&first.worker, &first.task);
+    failed["reason"] = json!("bad luck");
+    committed(&subject.post(&first.path("fail"), &failed).await?, "WAITING")?;
+    let second = lease(subject, &subject.worker(), &queue).await?;
+    subject.post(&second.path("heartbeat"), &body(&second.worker, &second.task)).await?.is(200)?;
+    let mut completed = body(&second.worker, &second.task);
+    completed["result"] = json!(1);
+    committed(&subject.post(&second.path("complete"), &completed).await?, "COMPLETED")
 }
 
 async fn cancels(subject: &Subject) -> Result<(), Finding> {

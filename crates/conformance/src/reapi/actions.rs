@@ -1,17 +1,20 @@
 //! Actions that any worker on Linux can run, each unlike all others.
 
 use bazel_remote_apis::build::bazel::remote::execution::v2::command::EnvironmentVariable;
+use bazel_remote_apis::build::bazel::remote::execution::v2::platform::Property;
 use bazel_remote_apis::build::bazel::remote::execution::v2::{
-    Action, ActionResult, Command, Digest, Directory, ExecuteRequest, ExecuteResponse, WaitExecutionRequest,
+    Action, ActionResult, Command, Digest, Directory, ExecuteRequest, ExecuteResponse, Platform,
+    WaitExecutionRequest,
 };
+use bazel_remote_apis::google::protobuf::Duration as Span;
 use prost::Message;
 use tonic::Status;
 
 use super::client::Remote;
 use super::content::{digest, random};
 use super::waiting::Waiting;
-use crate::Finding;
 use crate::grpc::format_status;
+use crate::{Finding, Subject};
 
 /// Says something else each time that it is run.
 pub(super) const TELLS_RUNS_APART: &str = "cat /proc/sys/kernel/random/uuid";
@@ -22,6 +25,22 @@ pub(super) struct Draft {
     pub action: Action,
     pub command: Command,
     pub root: Directory,
+}
+
+/// Begins an execution that only a worker with this property can run. The client waits until the result is dropped.
+pub(crate) async fn begin_for(
+    subject: &Subject,
+    (name, value): (&str, &str),
+    timeout_s: Option<i64>,
+) -> Result<impl Sized, Finding> {
+    let remote = Remote::of(subject);
+    remote.needs_execution().await?;
+    let mut draft = Draft::of("true")?;
+    draft.action.timeout = timeout_s.map(|seconds| Span { seconds, nanos: 0 });
+    let property = Property { name: name.to_owned(), value: value.to_owned() };
+    draft.action.platform = Some(Platform { properties: vec![property] });
+    let action = remote.prepare(&draft).await?;
+    remote.begin(remote.ask(&action)).await
 }
 
 impl Draft {

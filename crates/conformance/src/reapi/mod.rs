@@ -26,6 +26,8 @@ mod writes;
 
 use crate::Check;
 
+pub(crate) use actions::begin_for;
+
 pub(crate) const THEMES: &[&[Check]] = &[
     capabilities::CHECKS,
     digests::CHECKS,

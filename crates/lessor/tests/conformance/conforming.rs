@@ -9,7 +9,8 @@ use conformance::{Contract, Options, Subject};
 use serde_json::json;
 use tokio::net::TcpListener;
 
-use crate::{all_passed, failed, mutant, outcomes, server};
+use crate::support::Server;
+use crate::{all_passed, failed, mutant, outcomes, quick_server, server};
 
 /// What is checked of each contract. A number that is lost from the suite is missed here.
 fn covered(contract: Contract) -> BTreeSet<String> {
@@ -40,7 +41,10 @@ fn covered(contract: Contract) -> BTreeSet<String> {
 }
 
 async fn keeps(contract: Contract) {
-    let server = server();
+    keeps_at(&server(), contract).await;
+}
+
+async fn keeps_at(server: &Server, contract: Contract) {
     let outcomes = outcomes(&server.url(), contract, &[]).await;
     all_passed(&outcomes);
     let numbers: BTreeSet<String> =
@@ -65,7 +69,7 @@ async fn the_callback_contract_is_kept() {
 
 #[tokio::test]
 async fn the_grpc_contract_is_kept() {
-    keeps(Contract::Grpc).await;
+    keeps_at(&quick_server(), Contract::Grpc).await;
 }
 
 #[tokio::test]
@@ -95,7 +99,8 @@ async fn a_proxy_without_a_fault_keeps_every_contract() {
     for contract in [Contract::Native, Contract::Claim, Contract::Callback] {
         all_passed(&outcomes(&url, contract, &[]).await);
     }
-    let url = crate::grpc_mutant::start(&server.url(), crate::grpc_mutant::Fault::None).await;
+    let quick = quick_server();
+    let url = crate::grpc_mutant::start(&quick.url(), crate::grpc_mutant::Fault::None).await;
     all_passed(&outcomes(&url, Contract::Grpc, &[]).await);
     let url = crate::reapi_mutant::start(&server.url(), crate::reapi_mutant::Fault::NONE).await;
     all_passed(&outcomes(&url, Contract::Reapi, &[]).await);

@@ -67,7 +67,15 @@ fn routes(server: &str, fault: Fault) -> Router {
     let channel = Endpoint::from_shared(server.to_owned()).unwrap().connect_lazy();
     let mutant = Mutant { real: WorkerSchedulerClient::new(channel), fault };
     let names = if fault == Fault::OneName { &SERVICE_NAMES[..1] } else { &SERVICE_NAMES[..] };
-    names.iter().fold(Router::new(), |router, name| {
+    // Checks about executions use the services of their clients as well.
+    let clients = ["Capabilities", "ContentAddressableStorage", "Execution"].iter().fold(
+        Router::new(),
+        |router, name| {
+            let path = format!("/build.bazel.remote.execution.v2.{name}/{{*call}}");
+            router.route(&path, crate::reapi_mutant::pass_on(server))
+        },
+    );
+    names.iter().fold(clients, |router, name| {
         let service = WorkerSchedulerServer::new(mutant.clone());
         let service = ServiceBuilder::new().map_request(under_own_name).service(service);
         router.route_service(&format!("/{name}/{{*call}}"), service)

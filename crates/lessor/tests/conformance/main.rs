@@ -27,6 +27,21 @@ fn server() -> Server {
     Server::start_in(dir, "127.0.0.1:0", &["--allow-private-push-targets"])
 }
 
+/// A server that soon takes a silent worker for lost, so that the suite can wait for it.
+fn quick_server() -> Server {
+    let dir = tempfile::tempdir().unwrap();
+    let text = format!(
+        "[server]\naddress = \"127.0.0.1:0\"\n[data]\ndir = \"{}/data\"\nsegment_mib = 32\npreallocate_mib = 1\n\
+         [execution.scheduler]\nheartbeat_timeout_seconds = 5\n",
+        dir.path().display()
+    );
+    let file = dir.path().join("lessor.toml");
+    std::fs::write(&file, text).unwrap();
+    let mut command = support::lessor(&["serve", "--init", "--config"]);
+    command.arg(file);
+    Server::start_by(command, dir)
+}
+
 /// Runs the checks of a contract, or those about some numbers.
 async fn outcomes(url: &str, contract: Contract, only: &[&str]) -> Vec<Outcome> {
     let subject = Subject::connect(Options::new(url)).await.unwrap();

@@ -5,7 +5,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, Request, Response};
-use axum::routing::get;
+use axum::routing::{MethodRouter, any, get};
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use http_body_util::{BodyExt, StreamBody};
 use hyper::body::Frame;
@@ -66,6 +66,12 @@ pub(crate) async fn start(server: &str, fault: Fault) -> String {
     let router = router.with_state(Proxy { real, fault });
     tokio::spawn(async move { axum::serve(listener, router).await });
     own
+}
+
+/// Passes every call on to the server, and changes nothing.
+pub(crate) fn pass_on(server: &str) -> MethodRouter {
+    let real = Endpoint::from_shared(server.to_owned()).unwrap().connect_lazy();
+    any(forward).with_state(Proxy { real, fault: Fault::NONE })
 }
 
 async fn forward(State(proxy): State<Proxy>, request: Request<Body>) -> Response<Body> {
