@@ -71,6 +71,10 @@ impl DataDir {
         if !is_begun && !may_create {
             return Err(Refused::Empty(shown()).into());
         }
+        if is_begun {
+            // A ledger that may not be read is there all the same, and must not be taken for a lost one.
+            ledger.read_dir().map_err(Refused::unusable("read", &ledger))?;
+        }
         let is_new = !ledger_backend::is_initialized(&ledger);
         let beside = WRITTEN_AFTER_THE_LEDGER.into_iter().find(|name| path.join(name).exists());
         if let Some(beside) = beside.filter(|_| is_new) {
