@@ -22,6 +22,42 @@ fn t11_events_of_one_millisecond_are_ordered_by_the_ledger() {
     assert!(positions.is_sorted(), "{positions:?}");
 }
 
+/// A timer that is late, or never fires, delays an expiry; nobody gets more time by it.
+#[test]
+fn t10_without_a_tick_whoever_comes_late_finds_its_lease_over() {
+    let late = |ask: &dyn Fn(&mut World, &LeaseRef) -> Vec<&'static str>| {
+        let (mut world, lease) = World::leased();
+        let events = ask(world.at(3_600_000), &lease);
+        assert_ne!(world.state_of(lease.task), TaskState::Leased, "the lease is over: {events:?}");
+        assert_ne!(world.state_of(lease.task), TaskState::Completed, "{events:?}");
+        events
+    };
+    assert_eq!(late(&|world, lease| world.names(commands::heartbeat(lease))), ["LeaseExpired"]);
+    assert_eq!(late(&|world, lease| world.names(commands::start(lease, "w1"))), ["LeaseExpired"]);
+    let discarded = ["LeaseExpired", "TaskCancelled"];
+    assert_eq!(late(&|world, lease| world.names(commands::complete(lease, "1"))), discarded);
+    assert_eq!(late(&|world, lease| world.names(commands::fail(lease, "no"))), discarded);
+    let ended = late(&|world, lease| world.names(commands::cancel(lease.task)));
+    assert_eq!(ended, ["LeaseExpired", "TaskDead"]);
+}
+
+/// Repeats of a stale report are answered from memory: they do not make the log grow.
+#[test]
+fn w19_a_flood_of_reports_of_an_old_lease_makes_one_record() {
+    let (mut world, old) = World::leased();
+    world.at(1_101).run(commands::tick());
+    let records = world.log.len();
+    for round in 0..500 {
+        assert_eq!(world.complete(&old, "1"), Verdict::Cancelled, "{round}");
+        let other = Verdict::Rejected(Rejection::ConflictingReport);
+        assert_eq!(world.complete(&old, &format!("\"{round}\"")), other);
+        assert_eq!(world.fail(&old, &format!("{round}")), other);
+        assert_eq!(world.names(commands::heartbeat(&old)), [""; 0]);
+        assert_eq!(world.names(commands::release(&old)), [""; 0]);
+    }
+    assert_eq!(world.log.len(), records + 1, "the first report, and nothing of all the others");
+}
+
 #[test]
 fn w1_a_completion_without_a_lease_with_anothers_and_with_an_old_one() {
     let mut world = World::quick();

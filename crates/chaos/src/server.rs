@@ -147,8 +147,8 @@ impl Server {
     }
 }
 
-/// Debian puts the library into a directory of the machine's architecture.
-fn faketime_library() -> Result<PathBuf> {
+/// The library that gives one process another wall clock. Debian puts it into a directory of the machine's architecture.
+pub fn faketime_library() -> Result<PathBuf> {
     let roots = std::fs::read_dir("/usr/lib").context("cannot list the system's libraries")?;
     let candidates = roots.flatten().map(|entry| entry.path().join("faketime/libfaketimeMT.so.1"));
     candidates.into_iter().find(|path| path.exists()).context("the package `faketime` is not installed")

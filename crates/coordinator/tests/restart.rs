@@ -5,13 +5,13 @@ mod support;
 use std::sync::Arc;
 use std::time::Duration;
 
-use authority::command::{CancelTask, SubmitAnswer, Verdict};
-use authority::{Command, Outcome, Rejection, State, TaskId, TaskOptions, TaskState, Time};
+use authority::command::{CancelTask, ConfigureQueue, SubmitAnswer, Verdict};
+use authority::{Command, Outcome, QueueConfig, Rejection, State, TaskId, TaskOptions, TaskState, Time};
 use coordinator::engine::Engine;
 use coordinator::{Reply, Request, WaitCondition};
 use ledger::file;
 use ledger::memory::MemoryStorage;
-use support::{completion, lease, scope, start, start_on, submit};
+use support::{completion, lease, queue, scope, start, start_on, submit};
 use tokio::sync::oneshot;
 
 const NO_WAIT: Duration = Duration::ZERO;
@@ -202,6 +202,67 @@ fn record_old_task(storage: &MemoryStorage) {
     }
     let batch = engine.take_batch().expect("two decisions");
     storage.open().ledger.append(&batch).expect("memory takes it");
+}
+
+const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
+
+/// Records a task that was leased at this time, as the last thing that happened.
+fn record_leased_task(storage: &MemoryStorage, at: Time, lease_ms: u64) {
+    let mut engine: Engine<oneshot::Sender<Reply>> = Engine::new(State::new(), Time::ZERO);
+    let config = QueueConfig { lease_ms: Some(lease_ms), ..QueueConfig::default() };
+    let configure = Command::ConfigureQueue(ConfigureQueue { queue: queue("q"), config });
+    for command in [configure, Command::SubmitTask(Box::new(submit(1, "q")))] {
+        engine.receive(Request::decide(command), at, oneshot::channel().0);
+    }
+    engine.receive(Request::Poll { lease: lease("w", "q"), until: at }, at, oneshot::channel().0);
+    let batch = engine.take_batch().expect("three decisions");
+    storage.open().ledger.append(&batch).expect("memory takes it");
+}
+
+/// Where the wall clock is behind the ledger, time goes on from the newest record, start after start.
+#[tokio::test]
+async fn t3_with_the_wall_clock_a_day_behind_a_lease_outlives_two_starts_and_ends_when_it_should() {
+    let tomorrow = Time(coordinator::wall().0 + DAY_MS);
+    let storage = MemoryStorage::default();
+    record_leased_task(&storage, tomorrow, 3_600_000);
+    let mut times = vec![tomorrow];
+    for run in 1..=2_u128 {
+        let running = start_on(storage.open());
+        let task = running.handle.task(scope(), TaskId(1)).await.unwrap().unwrap().view.task;
+        assert_eq!((task.state(), task.attempt), (TaskState::Leased, 1), "start {run}");
+        running.handle.submit(submit(1 + run, "other")).await.unwrap();
+        let made = running.handle.task(scope(), TaskId(1 + run)).await.unwrap().unwrap().view.task;
+        times.push(made.created_at);
+        running.stop().await.unwrap();
+    }
+    assert!(times.is_sorted() && times[2].0 < tomorrow.0 + DAY_MS / 2, "{times:?}");
+
+    let storage = MemoryStorage::default();
+    record_leased_task(&storage, tomorrow, 500);
+    start_on(storage.open()).stop().await.unwrap();
+    let running = start_on(storage.open());
+    let again = running.handle.lease(lease("v", "q"), LONG).await.unwrap().remove(0);
+    assert_eq!((again.task, again.attempt), (TaskId(1), 2), "the lease did not live for another day");
+    running.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn t4_a_clock_a_year_ahead_ends_leases_at_the_first_start_and_nothing_at_the_second() {
+    let storage = MemoryStorage::default();
+    record_leased_task(&storage, Time(coordinator::wall().0 - 365 * DAY_MS), 3_600_000);
+    let mut position = None;
+    for run in 1..=2 {
+        let running = start_on(storage.open());
+        let task = running.handle.task(scope(), TaskId(1)).await.unwrap().unwrap().view.task;
+        assert_eq!((task.state(), task.attempt), (TaskState::Waiting, 1), "start {run}");
+        let now = running.handle.status().await.unwrap().position;
+        assert!(
+            position.is_none_or(|before: ledger::Position| now == before.next()),
+            "only the owner is new"
+        );
+        position = Some(now);
+        running.stop().await.unwrap();
+    }
 }
 
 /// The second start found its predecessor's record, which was an hour old at most, and purged what the first start had

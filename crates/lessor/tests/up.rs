@@ -1,5 +1,11 @@
 //! `lessor up` as a process: how it starts, how it is stopped, what it refuses, and that a crash loses nothing.
 
+#[path = "up/clocks.rs"]
+mod clocks;
+#[path = "up/disk_faults.rs"]
+mod disk_faults;
+#[path = "up/process_faults.rs"]
+mod process_faults;
 mod support;
 
 use std::fs;

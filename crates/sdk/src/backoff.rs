@@ -55,6 +55,13 @@ pub(crate) fn at_least(delay: Duration, retry_after: Option<Duration>) -> Durati
 mod tests {
     use super::*;
 
+    #[test]
+    fn n13_clients_that_failed_together_come_back_apart() {
+        let first = |_| Backoff::unlimited().next_delay(None).unwrap();
+        let delays: std::collections::BTreeSet<Duration> = (0..100).map(first).collect();
+        assert!(delays.len() > 50, "{delays:?}");
+    }
+
     fn assert_nominal(n: u32, delay: Duration) {
         let nominal = (FIRST_DELAY * 2_u32.saturating_pow(n)).min(MAX_DELAY);
         assert!(delay >= nominal / 2 && delay <= nominal, "{n}: {delay:?}");

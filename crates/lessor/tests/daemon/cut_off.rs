@@ -1,4 +1,4 @@
-//! A worker that nobody can reach, and that can reach nobody: S3-45, S3-53, W18.
+//! A worker that nobody can reach, and that can reach nobody (S3-45, S3-53, W18), and one with a wrong clock (T7).
 
 use serde_json::json;
 
@@ -32,4 +32,35 @@ fn w18_s3_53_a_worker_cut_off_for_longer_than_its_lease_stops_and_serves_on_when
     server.post(&format!("/v1/tasks/{id}/cancel"), json!({"reason": "enough"}));
     until(|| (!is_alive(again)).then_some(()));
     assert_eq!(worker.terminate(), Some(0));
+}
+
+/// Leases are counted by durations, which no clock of the wall changes; the worker's times are only shown.
+#[test]
+fn t7_a_worker_whose_clock_is_hours_off_works_like_any_other() {
+    let library = chaos::faketime_library().unwrap();
+    for (offset, ahead_s) in [("+18000s", 18_000), ("-18000s", -18_000)] {
+        let (server, dir) = (server(), tempfile::tempdir().unwrap());
+        let env = [
+            ("LD_PRELOAD", library.to_str().unwrap()),
+            ("FAKETIME", offset),
+            ("FAKETIME_DONT_FAKE_MONOTONIC", "1"),
+        ];
+        let arguments = ["--server-url", &server.url(), "--queue", "jobs", "--queue", "exec"];
+        let worker = Worker::start_with_env(dir.path(), &arguments, &env);
+        // Longer than its lease, so that it depends on heartbeats.
+        let payload = json!({"command": ["sleep", "3"]});
+        let body = json!({"queue": "jobs", "payload": payload, "leaseMs": 2_000, "maxAttempts": 1});
+        let id = submit(&server, body);
+        let ran = server.run(&["run", "-q", "--", "echo", "out"]).ok();
+        assert_eq!(ran.stdout, "out\n");
+        let done = until_state(&server, &id, "COMPLETED");
+        let finished: jiff::Timestamp = done["finishedAt"].as_str().unwrap().parse().unwrap();
+        let now = jiff::Timestamp::now().as_second();
+        assert!((finished.as_second() - now).abs() < 9_000, "the worker's clock counts: {done}");
+        let log = worker.log();
+        let line: serde_json::Value = serde_json::from_str(log.lines().last().unwrap()).unwrap();
+        let said: jiff::Timestamp = line["timestamp"].as_str().unwrap().parse().unwrap();
+        assert!((said.as_second() - now - ahead_s).abs() < 9_000, "the worker's clock is right: {line}");
+        assert_eq!(worker.terminate(), Some(0));
+    }
 }

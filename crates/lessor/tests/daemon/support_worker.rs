@@ -66,10 +66,15 @@ pub(crate) struct Worker {
 impl Worker {
     /// Starts one whose work is below the directory.
     pub(crate) fn start(directory: &Path, arguments: &[&str]) -> Worker {
+        Worker::start_with_env(directory, arguments, &[])
+    }
+
+    /// The same with these variables in its environment.
+    pub(crate) fn start_with_env(directory: &Path, arguments: &[&str], env: &[(&str, &str)]) -> Worker {
         let log = directory.join("worker.log");
         let stderr = File::options().create(true).append(true).open(&log).unwrap();
         let mut command = lessor(&["worker", "daemon"]);
-        command.args(arguments).arg("--work-dir").arg(directory.join("worker"));
+        command.args(arguments).arg("--work-dir").arg(directory.join("worker")).envs(env.iter().copied());
         let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr).spawn().unwrap();
         Worker { child, log }
     }

@@ -69,6 +69,9 @@ pub struct Limits {
     pub max_header_read: Duration,
     pub max_write_stall: Duration,
     pub max_drain: Duration,
+    /// How often a silent HTTP/2 peer is asked whether it lives, and how long it may take to answer.
+    pub keep_alive_interval: Duration,
+    pub keep_alive_timeout: Duration,
 }
 
 impl Default for Limits {
@@ -78,6 +81,8 @@ impl Default for Limits {
             max_header_read: MAX_HEADER_READ,
             max_write_stall: MAX_WRITE_STALL,
             max_drain: MAX_DRAIN,
+            keep_alive_interval: KEEP_ALIVE_INTERVAL,
+            keep_alive_timeout: KEEP_ALIVE_TIMEOUT,
         }
     }
 }
@@ -246,7 +251,7 @@ fn builder(limits: Limits) -> auto::Builder<TokioExecutor> {
         .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
         .max_frame_size(MAX_FRAME_BYTES)
         .max_send_buf_size(MAX_SEND_BUFFER_BYTES)
-        .keep_alive_interval(KEEP_ALIVE_INTERVAL)
-        .keep_alive_timeout(KEEP_ALIVE_TIMEOUT);
+        .keep_alive_interval(limits.keep_alive_interval)
+        .keep_alive_timeout(limits.keep_alive_timeout);
     builder
 }

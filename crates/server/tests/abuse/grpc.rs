@@ -56,6 +56,7 @@ fn calls() -> Vec<String> {
 
 async fn connect(served: &Served) -> SendRequest<Body> {
     let stream = TcpStream::connect(served.address).await.unwrap();
+    stream.set_nodelay(true).unwrap();
     let (sender, connection) = handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
     tokio::spawn(connection);
     sender

@@ -226,6 +226,45 @@ async fn s3_9_to_26_a_worker_of_the_plan_works_unchanged() {
     }
 }
 
+/// Messages of a version that nobody has written yet: all that the plan has, and a field that we do not know.
+#[derive(Clone, PartialEq, Message)]
+struct NewerHeartbeatRequest {
+    #[prost(string, tag = "1")]
+    worker_id: String,
+    #[prost(int32, tag = "2")]
+    state: i32,
+    #[prost(string, tag = "1999")]
+    mood: String,
+}
+
+/// A version is part of a service's name. One that is not served is refused as such, and nothing is guessed; within a
+/// version, what one side does not know is left out or ignored.
+#[tokio::test]
+async fn w17_a_worker_of_another_version_is_refused_by_name_or_understood() {
+    let served = Served::start().await;
+    let position = served.position().await;
+    for service in ["lessor.worker.v2.WorkerScheduler", "lessor.worker.v1.WorkerSchedulerV2"] {
+        let worker = Worker { channel: served.channel().await, service, name: "newer" };
+        let request = RegisterWorkerRequest { worker_id: "newer".to_owned(), ..Default::default() };
+        let refused = worker.call::<_, Empty>("RegisterWorker", request).await.unwrap_err();
+        assert_eq!(refused.code(), Code::Unimplemented, "{service}: {refused:?}");
+    }
+    let later = served.send("POST", "/v2/leases", json!({"workerId": "newer", "queues": ["q"]})).await;
+    assert_eq!((&later["status"], &later["code"]), (&json!(404), &json!("not_found")), "{later}");
+    assert!(served.known("newer").await.is_null());
+    assert_eq!(served.position().await, position, "nothing was recorded");
+
+    let newer = Worker::registered(&served, "lessor.worker.v1.WorkerScheduler", "newer").await;
+    let beat = NewerHeartbeatRequest { worker_id: "newer".to_owned(), state: 1, mood: "fine".to_owned() };
+    let told: HeartbeatResponse = newer.call("ReportHeartbeat", beat).await.unwrap();
+    assert!(!told.should_shutdown);
+    let older = Worker::registered(&served, "WorkerScheduler", "older").await;
+    let id = submit(&served).await;
+    let task = older.lease().await;
+    older.update(&task, COMPLETED, Some(ActionResult::default()), "").await.unwrap();
+    assert_eq!(served.task(&id).await["state"], "COMPLETED");
+}
+
 /// C17: without a lease id a report is taken only when it can mean but one attempt; then it is judged like any other.
 #[tokio::test]
 async fn c17_a_repeat_without_a_lease_id_is_a_repeat_and_another_story_is_rejected() {

@@ -80,7 +80,7 @@ async fn n11_idle_connections_make_room_for_newcomers() {
 }
 
 #[tokio::test]
-async fn a3_the_address_that_holds_most_makes_room() {
+async fn n11_the_address_that_holds_most_makes_room() {
     let served = limited_to(4).await;
     let mut alone = Idle::connect(&served, 1).await;
     let mut many = Vec::new();
@@ -125,7 +125,7 @@ async fn n11_beyond_the_limit_busy_connections_stay_and_newcomers_wait_their_tur
 
 /// A page of a name that was rebound to loopback could read everything.
 #[tokio::test]
-async fn x18_on_loopback_only_known_hosts_are_served() {
+async fn on_loopback_only_known_hosts_are_served() {
     let callback_url = Some("https://hooks.internal/base".to_owned());
     let push = PushOptions { callback_url, ..PushOptions::default() };
     let allowed_hosts = vec!["build.internal".to_owned()];

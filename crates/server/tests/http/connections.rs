@@ -92,6 +92,47 @@ async fn n8_a_poll_is_freed_when_its_worker_hangs_up() {
     assert_eq!(lease["taskId"].as_str(), Some(task.as_str()), "the task is not lost with the poll");
 }
 
+/// A machine that lost its power sends neither an answer nor a close.
+#[tokio::test]
+async fn n8_a_half_open_connection_is_closed_and_its_poll_takes_no_task() {
+    let limits = Limits {
+        keep_alive_interval: Duration::from_millis(100),
+        keep_alive_timeout: Duration::from_millis(100),
+        ..Limits::default()
+    };
+    let served = Served::start_with(limits).await;
+    let (gone, network) = tokio::io::duplex(1 << 16);
+    let (mut sender, connection) =
+        hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(gone)).await.unwrap();
+    tokio::spawn(connection);
+    let stream = TcpStream::connect(served.address).await.unwrap();
+    let (mut from_server, mut to_server) = stream.into_split();
+    let (mut from_client, mut to_client) = tokio::io::split(network);
+    let (cut, is_cut) = tokio::sync::oneshot::channel::<()>();
+    tokio::spawn(async move { tokio::io::copy(&mut from_client, &mut to_server).await });
+    let network = tokio::spawn(async move {
+        tokio::select! {
+            _ = tokio::io::copy(&mut from_server, &mut to_client) => panic!("it is closed too early"),
+            _ = is_cut => from_server,
+        }
+    });
+    let body = json!({"workerId": "gone", "queues": ["q"], "waitMs": 60_000}).to_string();
+    let request = hyper::Request::post(format!("http://{}/v1/leases", served.address))
+        .header("content-type", "application/json")
+        .body(Full::new(Bytes::from(body)))
+        .unwrap();
+    let _poll = tokio::spawn(sender.send_request(request));
+    polls(&served, 1).await;
+    // From here on nothing reaches the peer, and so it answers nothing.
+    cut.send(()).unwrap();
+    let mut from_server = network.await.unwrap();
+    let _ = in_time(from_server.read_to_end(&mut Vec::new())).await;
+    let task = served.submit("q").await;
+    let lease =
+        in_time(served.post("/v1/leases", json!({"workerId": "w", "queues": ["q"], "waitMs": 60_000})));
+    assert_eq!(lease.await.body["leases"][0]["taskId"].as_str(), Some(task.as_str()));
+}
+
 #[tokio::test]
 async fn a4_oversize_headers_are_refused() {
     let served = Served::start().await;

@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
+
+use server::Limits;
 
 use crate::support::Served;
 
@@ -12,6 +14,7 @@ const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const HEADERS: u8 = 1;
 const RST_STREAM: u8 = 3;
 const SETTINGS: u8 = 4;
+const PING: u8 = 6;
 const CONTINUATION: u8 = 9;
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
@@ -67,4 +70,36 @@ async fn n12_endless_headers_are_cut_off() {
     let begin = frame(HEADERS, END_STREAM, 1, GET);
     let more = std::iter::repeat_n(frame(CONTINUATION, 0, 1, &many), 10_000);
     flood(&served, std::iter::once(begin).chain(more)).await;
+}
+
+/// A peer that asks without end and reads no answer. Each answer is written before the next frame is read, so that nothing
+/// piles up; when the peer takes none, it is cut off.
+async fn flood_without_reading(piece: Vec<u8>) {
+    let limits = Limits { max_write_stall: Duration::from_millis(500), ..Limits::default() };
+    let served = Served::start_with(limits).await;
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(4_096).unwrap();
+    let mut stream = socket.connect(served.address).await.unwrap();
+    stream.write_all(PREFACE).await.unwrap();
+    stream.write_all(&frame(SETTINGS, 0, 0, &[])).await.unwrap();
+    let pieces = piece.repeat(1_000);
+    let flooding = tokio::spawn(async move { while stream.write_all(&pieces).await.is_ok() {} });
+    while !flooding.is_finished() {
+        assert_eq!(served.get("/healthz").await.status, 200, "others are served meanwhile");
+    }
+    flooding.await.unwrap();
+}
+
+#[tokio::test]
+async fn n12_a_flood_of_pings_is_cut_off() {
+    let flood = flood_without_reading(frame(PING, 0, 0, b"12345678"));
+    timeout(Duration::from_secs(60), flood).await.expect("the flood is cut off");
+}
+
+#[tokio::test]
+async fn n12_a_flood_of_settings_is_cut_off() {
+    // SETTINGS_MAX_CONCURRENT_STREAMS, another value each time.
+    let settings = (1..=10_u8).flat_map(|value| frame(SETTINGS, 0, 0, &[0, 3, 0, 0, 0, value]));
+    let flood = flood_without_reading(settings.collect());
+    timeout(Duration::from_secs(60), flood).await.expect("the flood is cut off");
 }

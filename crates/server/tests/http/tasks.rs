@@ -296,6 +296,42 @@ async fn a3_a_full_queue_says_when_to_come_back() {
     served.submit("other").await;
 }
 
+/// Nothing of a flood is recorded once its queue is full, and whoever is in another tenant works as if there were none.
+#[tokio::test]
+async fn a3_a_flood_into_a_full_queue_records_nothing_and_another_tenant_is_served() {
+    let served = Served::start().await;
+    let call = |tenant: &'static str, path: &str, body: Value| {
+        send(served.request("POST", path).header("lessor-tenant", tenant).json(&body))
+    };
+    let limit = served.request("PUT", "/v1/queues/q").header("lessor-tenant", "loud");
+    assert_eq!(send(limit.json(&json!({"maxQueueSize": 10}))).await.status, 200);
+    let task = || json!({"queue": "q", "payload": "x".repeat(10_000)});
+    for _ in 0..10 {
+        assert_eq!(call("loud", "/v1/tasks", task()).await.status, 201);
+    }
+    let before = served.position().await;
+    let mut flood = tokio::task::JoinSet::new();
+    for _ in 0..500 {
+        flood.spawn(call("loud", "/v1/tasks", task()));
+    }
+    for _ in 0..10 {
+        assert_eq!(call("quiet", "/v1/tasks", task()).await.status, 201);
+        let ask = json!({"workerId": "w", "queues": ["q"], "waitMs": 0});
+        let lease = call("quiet", "/v1/leases", ask).await.body["leases"][0].clone();
+        let path = format!("/v1/leases/{}/complete", lease["leaseId"].as_str().unwrap());
+        assert_eq!(
+            call("quiet", &path, json!({"workerId": "w", "result": 1})).await.body["verdict"],
+            "COMMITTED"
+        );
+    }
+    while let Some(told) = flood.join_next().await {
+        let told = told.unwrap();
+        told.is_problem(429, "queue_full");
+        assert!(told.headers.contains_key("retry-after"));
+    }
+    assert_eq!(served.position().await, before + 30, "ten tasks of the quiet one, and nothing of the flood");
+}
+
 #[tokio::test]
 async fn the_server_says_how_it_is() {
     let served = Served::start().await;

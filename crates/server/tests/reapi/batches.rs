@@ -21,7 +21,7 @@ fn zstd(content: &[u8]) -> Blob {
 
 /// Only the compressed bytes of a batch counted, so that a third of a megabyte took gigabytes.
 #[tokio::test]
-async fn i15_a_batch_of_bombs_is_refused_before_anything_is_decompressed() {
+async fn i14_i15_a_batch_of_bombs_is_refused_before_anything_is_decompressed() {
     let served = Served::start().await;
     let bomb = zstd(&vec![0; MAX_BATCH_BYTES]);
     let small = zstd(b"small");
@@ -80,6 +80,40 @@ async fn a_batch_of_compressed_blobs_is_stored_and_read_compressed() {
         assert!(data == content);
     }
     assert_eq!(read.responses[0].compressor, i32::from(compressor::Value::Zstd));
+    served.stop().await;
+}
+
+/// One that is broken in whatever way is refused alone, and leaves nothing.
+#[tokio::test]
+async fn i14_i15_broken_blobs_of_a_compressed_batch_are_refused_one_by_one() {
+    let served = Served::start().await;
+    let content: Vec<u8> =
+        (0..MIB as u32 / 32).flat_map(|n| n.wrapping_mul(2_654_435_761).to_le_bytes()).collect();
+    let good = zstd(&content[..1_000]);
+    let changed = |change: &dyn Fn(&mut Vec<u8>)| {
+        let mut blob = zstd(&content);
+        change(&mut blob.data);
+        blob
+    };
+    let zeros = zstd(&vec![0; MIB]);
+    let requests = vec![
+        changed(&|data| data.truncate(data.len() / 2)),
+        changed(&|data| data.truncate(0)),
+        changed(&|data| data.push(0)),
+        changed(&|data| data.extend_from_slice(&ZstdEncoder::compress(b"more").unwrap())),
+        changed(&|data| *data = content[..1_000].to_vec()),
+        announced(&zeros, 1),
+        announced(&zeros, MIB as i64 + 1),
+        good.clone(),
+        Blob { digest: Some(digest(b"something else")), ..zstd(b"something new!") },
+    ];
+    let request = BatchUpdateBlobsRequest { requests, ..Default::default() };
+    let told = served.cas().await.batch_update_blobs(request).await.unwrap().into_inner();
+    for (n, told) in told.responses.iter().enumerate() {
+        let expected = if told.digest == good.digest { Code::Ok } else { Code::InvalidArgument };
+        assert_eq!(told.status.as_ref().unwrap().code, expected as i32, "{n}: {:?}", told.status);
+    }
+    assert_eq!((told.responses.len(), served.blobs.store().usage().blobs), (9, 1));
     served.stop().await;
 }
 

@@ -8,7 +8,7 @@ use bazel_remote_apis::google::longrunning::{
 };
 use tonic::{Code, Request};
 
-use crate::support::{Served, ask};
+use crate::support::{Served, ask, in_time};
 
 fn result() -> ActionResult {
     ActionResult { exit_code: 3, ..ActionResult::default() }
@@ -54,6 +54,61 @@ async fn n15_a_cut_by_a_restart_is_like_any_other() {
     assert_eq!(again.response().await.result.unwrap().exit_code, 3);
     assert_eq!(other.response().await.result.unwrap().exit_code, 3);
     assert_eq!(served.tasks().await, 1);
+    served.stop().await;
+}
+
+/// One record wakes the whole crowd. Whoever finds no place is told to come back, and the others are not disturbed.
+#[tokio::test]
+async fn a2_a_crowd_that_waits_for_one_operation_is_bounded_and_woken_together() {
+    const CONNECTIONS: usize = 4;
+    const STREAMS: usize = 100;
+    const MAX_WAITS: usize = 20_000;
+    let served = Served::start().await;
+    let action = served.action(&["true"]).await;
+    let name = served.execute(ask(&action)).await.unwrap().name().await;
+    let mut crowd = Vec::new();
+    for _ in 0..CONNECTIONS {
+        let mut client = ExecutionClient::new(served.channel().await);
+        for _ in 0..STREAMS {
+            let request = WaitExecutionRequest { name: name.clone() };
+            let mut stream = client.wait_execution(request).await.unwrap().into_inner();
+            assert!(!in_time(stream.message()).await.unwrap().unwrap().done);
+            crowd.push(stream);
+        }
+    }
+    let scope = authority::Scope { tenant: "default".into(), workspace: "default".into() };
+    let handle = served.running.handle.clone();
+    let task = handle.list(scope.clone(), None, None, None, 1).await.unwrap().tasks[0].task.id;
+    let mut waits = tokio::task::JoinSet::new();
+    for _ in 0..=MAX_WAITS {
+        let (handle, scope) = (handle.clone(), scope.clone());
+        let wait = std::time::Duration::from_secs(3_600);
+        waits.spawn(
+            async move { handle.wait_task(scope, task, coordinator::WaitCondition::Final, wait).await },
+        );
+    }
+    in_time(waits.join_next()).await.unwrap().unwrap().expect_err("all places are taken");
+    let mut client = ExecutionClient::new(served.channel().await);
+    let mut late = client.wait_execution(WaitExecutionRequest { name }).await.unwrap().into_inner();
+    let refused = loop {
+        match in_time(late.message()).await {
+            Ok(message) => assert!(!message.expect("there is more").done),
+            Err(status) => break status,
+        }
+    };
+    assert_eq!(refused.code(), Code::ResourceExhausted, "{refused:?}");
+    waits.abort_all();
+    while waits.join_next().await.is_some() {}
+
+    let before = handle.status().await.unwrap().position;
+    let mut worker = served.worker("w").await;
+    let task = worker.lease().await;
+    worker.complete(&task, result()).await;
+    for mut stream in crowd {
+        while !in_time(stream.message()).await.unwrap().expect("there is more").done {}
+    }
+    let records = handle.status().await.unwrap().position.0 - before.0;
+    assert!(records <= 4, "{records} records for one execution");
     served.stop().await;
 }
 

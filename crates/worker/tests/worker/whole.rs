@@ -1,6 +1,8 @@
 //! A task from its submit to its result, through a real server, the agent and a real process.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use base64::Engine;
 use bazel_remote_apis::build::bazel::remote::execution::v2::RequestMetadata;
@@ -25,6 +27,55 @@ fn execution(action: &blobs::Digest) -> SubmitTask {
         max_attempts: 1,
         ..SubmitTask::default()
     }
+}
+
+/// How long the content store is tried for here, in place of a minute.
+const SHORT_PATIENCE: Duration = Duration::from_millis(300);
+
+/// Nobody is there; the name means nothing; somebody hangs up at once. Each time the attempt fails for the infrastructure and
+/// another one follows, after pauses.
+#[tokio::test]
+async fn n14_a_content_store_that_cannot_be_reached_fails_the_attempt_and_not_the_task() {
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let rude = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let rude_address = rude.local_addr().unwrap();
+    let calls = Arc::new(AtomicUsize::new(0));
+    let counted = calls.clone();
+    tokio::spawn(async move {
+        while rude.accept().await.is_ok() {
+            counted.fetch_add(1, Ordering::SeqCst);
+        }
+    });
+    let served = Served::start().await;
+    let stage = Stage::new().await;
+    let action = stage.action(sh(":"), &Tree::default(), None);
+    // No name has a part of 64 bytes, so that no name server is asked.
+    let nameless = format!("http://{}.invalid:1", "x".repeat(64));
+    for url in [format!("http://{closed}"), nameless, format!("http://{rude_address}")] {
+        let dir = tempfile::tempdir().unwrap();
+        let config =
+            Config::new(format!("http://{}", served.address), "cut-off", ActionOptions::below(dir.path()));
+        let options = reapi_client::Options { patience: SHORT_PATIENCE, ..Default::default() };
+        let cas = Arc::new(reapi_client::Client::new(&url, &options).unwrap());
+        let executor =
+            executors::open(&ExecutorOptions::new(Backend::Host, "cut-off", dir.path())).await.unwrap();
+        let work = Work::open(&config, executor, cas).await.unwrap();
+        let stop = Stopper::new();
+        let agent = tokio::spawn(Agent::serve(config, Arc::new(work), stop.clone()));
+        let id = served.submit(SubmitTask { max_attempts: 2, ..execution(&action) }).await;
+        let failed = served.until(&id, |task| task["state"] == "FAILED").await;
+        let error = &failed["error"];
+        assert_eq!(
+            (&error["code"], &error["category"]),
+            (&"cas_unavailable".into(), &"INFRASTRUCTURE".into())
+        );
+        assert_eq!(failed["attempt"], 2, "{failed}");
+        stop.stop();
+        in_time(agent).await.unwrap().unwrap();
+    }
+    // Of two attempts, each of which may pause at least 50 ms between two tries of each of a few calls.
+    let calls = calls.load(Ordering::SeqCst);
+    assert!((2..=60).contains(&calls), "{calls} calls");
 }
 
 #[tokio::test]

@@ -25,6 +25,33 @@ async fn work_goes_on_over_a_restart_and_commits_afterwards() {
     served.until(&next, |task| task["state"] == "COMPLETED").await;
 }
 
+/// All of them lose their connection at one moment, with work at hand.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn n13_a_crowd_of_workers_comes_back_at_once_and_each_goes_on() {
+    const CROWD: usize = 150;
+    let served = Served::start().await;
+    let mut ids = served.submit_many(task(), CROWD).await;
+    let mut workers: Vec<Worker> =
+        (0..CROWD).map(|n| Worker::named(served.address, format!("w{n}"))).collect();
+    let mut begun = Vec::new();
+    for worker in &mut workers {
+        begun.push(worker.next().await);
+    }
+    let served = served.down().await.up().await;
+    begun.into_iter().for_each(|begun| begun.done());
+    ids.extend(served.submit_many(task(), CROWD).await);
+    // Each has one slot, so that each of them gets one while all of them are held.
+    let mut again = Vec::new();
+    for worker in &mut workers {
+        again.push(worker.next().await);
+    }
+    again.into_iter().for_each(|begun| begun.done());
+    for id in ids {
+        let done = served.until(&id, |task| task["state"] == "COMPLETED").await;
+        assert_eq!(done["attempt"], 1, "{done}");
+    }
+}
+
 #[tokio::test]
 async fn a_report_that_found_nobody_is_said_again() {
     let served = Served::start().await;

@@ -83,6 +83,13 @@ impl Served {
         answer.tasks[0].task_id.clone()
     }
 
+    /// Submits the same task so often.
+    pub(crate) async fn submit_many(&self, task: SubmitTask, count: usize) -> Vec<String> {
+        let request = SubmitTasksRequest { tasks: vec![task; count] };
+        let answer = self.client().await.submit_tasks(request).await.unwrap().into_inner();
+        answer.tasks.into_iter().map(|submitted| submitted.task_id).collect()
+    }
+
     /// What the server answers to one request over HTTP.
     pub(crate) async fn http(&self, method: &str, path: &str, body: &str) -> Value {
         let mut stream = TcpStream::connect(self.address).await.unwrap();
@@ -216,7 +223,15 @@ impl Worker {
     }
 
     pub(crate) fn at(address: SocketAddr, slots: usize, drain_timeout: Duration) -> Worker {
-        let config = Config { drain_timeout, ..config(address, slots) };
+        Worker::with(Config { drain_timeout, ..config(address, slots) })
+    }
+
+    /// An agent of this name with one slot.
+    pub(crate) fn named(address: SocketAddr, worker_id: String) -> Worker {
+        Worker::with(Config { worker_id, ..config(address, 1) })
+    }
+
+    fn with(config: Config) -> Worker {
         let (sender, begun) = mpsc::unbounded_channel();
         let stop = Stopper::new();
         let agent = tokio::spawn(Agent::serve(config, Arc::new(Puppet(sender)), stop.clone()));
