@@ -43,6 +43,8 @@ enum Command {
     ///
     /// `test` runs two thousand of them. For a seed that fails, every event is printed.
     Sim(sim::Args),
+    /// Write the tables of docs/guarantees.md from docs/guarantees.toml and the names of the tests.
+    Guarantees,
     /// Build the API documentation of our own crates, with warnings as errors.
     Docs,
 }
@@ -62,6 +64,7 @@ fn main() -> ExitCode {
         Command::Check => check::run(&root),
         Command::Chaos(args) => chaos::run(&root, &args),
         Command::Sim(args) => sim::run(&root, &args),
+        Command::Guarantees => tidy::write_guarantees(&root),
         Command::Docs => docs::run(&root),
     };
     match result {

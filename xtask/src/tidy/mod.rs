@@ -7,11 +7,13 @@ mod dependency_direction;
 mod dependency_list;
 mod file_header;
 mod file_length;
+mod guarantees;
 mod injected_bugs;
 mod leftovers;
 mod licences;
 mod links;
 mod lints;
+mod mac_comparison;
 mod machine_paths;
 mod repository;
 mod requirements;
@@ -21,7 +23,7 @@ mod test_sleeps;
 use std::fmt;
 use std::path::Path;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use repository::Repository;
 
 /// A rule: its name, the reason for it, and the function that finds violations.
@@ -93,6 +95,16 @@ const RULES: &[Rule] = &[
         why: "each requirement has one row in docs/requirements.md, and each test named there exists",
         check: requirements::check,
     },
+    Rule {
+        name: "mac-comparison",
+        why: "the time of a comparison must not tell how much of a forged MAC is right",
+        check: mac_comparison::check,
+    },
+    Rule {
+        name: "guarantees",
+        why: "each guarantee and each fault of the catalogue has tests, and docs/guarantees.md lists them",
+        check: guarantees::check,
+    },
     Rule { name: "links", why: "a link in a document resolves", check: links::check },
 ];
 
@@ -117,6 +129,15 @@ impl fmt::Display for Finding {
             line => write!(f, "{}:{line}: {}", self.path, self.message),
         }
     }
+}
+
+/// Writes the generated tables of docs/guarantees.md.
+pub(crate) fn write_guarantees(root: &Path) -> Result<()> {
+    let document = guarantees::document(&Repository::load(root)?)?;
+    let path = root.join(guarantees::DOCUMENT);
+    std::fs::write(&path, document).with_context(|| format!("cannot write {}", path.display()))?;
+    println!("{} is up to date", guarantees::DOCUMENT);
+    Ok(())
 }
 
 /// Applies every rule and prints every finding below its rule's reason.
