@@ -3,7 +3,10 @@
 use std::process::{Child, Stdio};
 
 use wire::grpc::worker_scheduler_client::WorkerSchedulerClient;
-use wire::grpc::{LeaseTaskRequest, LeasedTask, RegisterWorkerRequest};
+use wire::grpc::{
+    ActionResult, HeartbeatRequest, LeaseTaskRequest, LeasedTask, RegisterWorkerRequest, TaskStatus,
+    UnregisterWorkerRequest, UpdateTaskStatusRequest, WorkerState,
+};
 
 use crate::support::worker::coordinator;
 use crate::support::{Ran, Server, lessor};
@@ -43,6 +46,47 @@ fn s3_19_an_execution_is_leased_with_the_timeout_of_its_action_or_the_default() 
         assert_eq!(task.timeout, Some(prost_types::Duration { seconds, nanos: 0 }), "{arguments:?}");
         assert!(task.lease_expires_at.is_some(), "{task:?}");
     }
+}
+
+/// A client of remote execution on one side, and on the other a worker that fills in the document's fields alone. The task
+/// fails once, in the same words as another one would, and goes back to the same worker.
+#[test]
+fn s3_9_to_26_a_worker_of_the_document_serves_an_execution_from_its_start_to_its_result() {
+    let server = server();
+    let mut client = server.command(&["run", "-q", "--", "sh", "-c", "exit 1"]);
+    let client = client.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let first = lease(&server);
+    let worker_id = "worker-host-01".to_owned();
+    let update = |task: &LeasedTask, status: TaskStatus| UpdateTaskStatusRequest {
+        task_id: task.task_id.clone(),
+        worker_id: worker_id.clone(),
+        status: status.into(),
+        ..Default::default()
+    };
+    tokio::runtime::Runtime::new().unwrap().block_on(async {
+        let mut calls = WorkerSchedulerClient::connect(server.url()).await.unwrap();
+        calls.update_task_status(update(&first, TaskStatus::Executing)).await.unwrap();
+        let state = WorkerState::Busy.into();
+        let beat = HeartbeatRequest { worker_id: worker_id.clone(), state, ..Default::default() };
+        assert!(!calls.report_heartbeat(beat).await.unwrap().into_inner().should_shutdown);
+        let error_message = "the machine is on fire".to_owned();
+        let failed = UpdateTaskStatusRequest { error_message, ..update(&first, TaskStatus::Failed) };
+        calls.update_task_status(failed).await.unwrap();
+    });
+    let again = lease(&server);
+    assert_eq!((&again.task_id, &again.action_digest), (&first.task_id, &first.action_digest));
+    tokio::runtime::Runtime::new().unwrap().block_on(async {
+        let mut calls = WorkerSchedulerClient::connect(server.url()).await.unwrap();
+        let result = ActionResult { exit_code: 7, stdout_raw: b"made up\n".to_vec(), ..Default::default() };
+        let completed =
+            UpdateTaskStatusRequest { result: Some(result), ..update(&again, TaskStatus::Completed) };
+        calls.update_task_status(completed).await.unwrap();
+        let leave = UnregisterWorkerRequest { worker_id: worker_id.clone(), ..Default::default() };
+        calls.unregister_worker(leave).await.unwrap();
+    });
+    let ran = Ran::from(client.wait_with_output().unwrap());
+    assert_eq!((ran.code, ran.stdout.as_str()), (7, "made up\n"), "{ran:?}");
+    assert!(registration(&server, "worker-host-01").is_null(), "it has unregistered");
 }
 
 #[test]
