@@ -98,7 +98,7 @@ pub struct Problem {
     /// The blobs that are missing, at most [`Problem::MAX_DIGESTS`].
     pub digests: Vec<String>,
     /// The task that was asked for, if it was purged.
-    pub purged: Option<PurgedTask>,
+    pub purged: Option<Box<PurgedTask>>,
 }
 
 impl Problem {
@@ -132,7 +132,7 @@ impl Problem {
         let when = purged.purged_at.map_or(String::new(), |at| format!(" at {}", to_timestamp(at)));
         let detail = format!("task {task} {ended} and was purged{when}; its payload and result are gone");
         let task_id = Some(task.to_string());
-        Problem { task_id, purged: Some(purged), ..Problem::new(Code::TaskPurged, detail) }
+        Problem { task_id, purged: Some(Box::new(purged)), ..Problem::new(Code::TaskPurged, detail) }
     }
 
     pub fn unknown_queue(queue: &str) -> Problem {
@@ -167,7 +167,7 @@ impl Problem {
 
     pub fn into_wire(self) -> wire::Problem {
         let (name, (_, status, title)) = (self.code.name(), self.code.row());
-        let end = self.purged.and_then(|purged| purged.end);
+        let end = self.purged.as_ref().and_then(|purged| purged.end);
         wire::Problem {
             kind: format!("urn:lessor:problem:{name}"),
             title: title.to_owned(),
