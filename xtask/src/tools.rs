@@ -31,6 +31,12 @@ const TEST_TOOLS: &[Tool] = &[
         needed_for: "a small file system that can be filled",
     },
     Tool {
+        name: "mkfs.ext4",
+        probe: &["mkfs.ext4", "-V"],
+        package: "e2fsprogs",
+        needed_for: "a file system that becomes read-only",
+    },
+    Tool {
         name: "curl",
         probe: &["curl", "--version"],
         package: "curl",

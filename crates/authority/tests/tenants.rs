@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use authority::command::*;
-use authority::limits::{DEFAULT_RETENTION_MS, MAX_QUEUES, MAX_TENANTS, RESERVED_QUEUES, TENANT_SHARE};
+use authority::limits::{
+    DEFAULT_RETENTION_MS, DEFAULT_TENANT, MAX_QUEUES, MAX_TENANTS, RESERVED_QUEUES, TENANT_SHARE,
+};
 use authority::{
     Answer, Command, QueueConfig, QueueCreation, QueueDefaults, QueueKey, State, TaskId, TenantUsage, Time,
 };
@@ -104,6 +106,7 @@ fn a_tenant_beyond_the_bound_is_refused_and_those_that_have_queues_go_on() {
     let submit = SubmitTask { queue: key("new", "q"), ..commands::submit_task(1) };
     let answer = tasks.run(Command::SubmitTask(Box::new(submit)), DEFAULT_RETENTION_MS);
     assert_eq!(answer, Answer::Submitted(SubmitAnswer::Created(TaskId(1))));
+    assert!(tasks.submit(DEFAULT_TENANT, "q", 1).is_ok(), "who names no tenant is always served");
     assert_eq!(tasks.state.check_invariants(), Ok(()));
 }
 

@@ -49,6 +49,9 @@ impl Drop for Ext4 {
 
 fn run(command: &mut Command) -> Result<()> {
     let status = command.status().with_context(|| format!("cannot run {command:?}"))?;
-    ensure!(status.success(), "a file system in a file needs root; {command:?} ended with {status}");
+    ensure!(
+        status.success(),
+        "a file system in a file needs root and loop devices; {command:?} ended with {status}"
+    );
     Ok(())
 }

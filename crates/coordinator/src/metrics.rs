@@ -110,14 +110,14 @@ impl Metrics {
         }
     }
 
-    /// How long tasks waited for their lease since the start, on average, in milliseconds.
-    pub fn avg_queue_time_ms(&self) -> f64 {
-        average_ms(&self.queue_time)
+    /// How long tasks waited for their lease since the start, on average, in seconds.
+    pub fn avg_queue_time_s(&self) -> f64 {
+        average_s(&self.queue_time)
     }
 
-    /// The average time from a lease to its accepted report since the start, in milliseconds.
-    pub fn avg_execution_time_ms(&self) -> f64 {
-        average_ms(&self.execution_time)
+    /// The average time from a lease to its accepted report since the start, in seconds.
+    pub fn avg_execution_time_s(&self) -> f64 {
+        average_s(&self.execution_time)
     }
 
     fn verdict(&self, answer: &Answer) {
@@ -139,10 +139,10 @@ fn add(counters: &IntCounterVec, label: &str, count: u64) {
 }
 
 /// 0 before the first sample.
-fn average_ms(seconds: &Histogram) -> f64 {
+fn average_s(seconds: &Histogram) -> f64 {
     match seconds.get_sample_count() {
         0 => 0.0,
-        count => 1_000.0 * seconds.get_sample_sum() / count as f64,
+        count => seconds.get_sample_sum() / count as f64,
     }
 }
 

@@ -176,7 +176,8 @@ fn coordinator_options(config: &Config, cache_writer: ActionCacheWriter) -> coor
     let data = &config.data;
     let bytes = |mib: u64| usize::try_from(mib.saturating_mul(1 << 20)).unwrap_or(usize::MAX);
     let max_state_bytes = data.max_state_mib.map_or_else(machine::half_of_memory, bytes);
-    let max_final_bytes = bytes(data.max_final_mib);
+    // Above half, submits would be refused before the oldest final tasks go.
+    let max_final_bytes = bytes(data.max_final_mib).min(max_state_bytes / 2);
     let projections: Vec<Box<dyn coordinator::Projection>> = vec![Box::new(cache_writer)];
     let queue_defaults = server::reapi::queue_defaults();
     coordinator::Options {
@@ -196,7 +197,10 @@ async fn configure(handle: &coordinator::Handle, queues: Vec<(QueueKey, QueueCon
         match handle.configure(ConfigureQueue { queue: queue.clone(), config }).await? {
             ConfigureAnswer::Configured => {}
             ConfigureAnswer::Invalid(what) => anyhow::bail!("queue {}: {what}", queue.name),
-            ConfigureAnswer::Refused(why) => anyhow::bail!("queue {} is refused: {why:?}", queue.name),
+            // It serves all the same, so that the operator can make room.
+            ConfigureAnswer::Refused(why) => {
+                tracing::warn!(queue = %queue.name, ?why, "the configuration of a queue was refused");
+            }
         }
     }
     Ok(())

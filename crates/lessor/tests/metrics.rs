@@ -110,8 +110,8 @@ fn s3_57_58_the_figures_follow_the_tasks() {
         ("lessor_verdicts_total{verdict=\"REJECTED\"}", 0.0),
         ("lessor_queue_depth{queue=\"mail\"}", 0.0),
         ("lessor_queue_time_seconds_count", 0.0),
-        ("lessor_avg_queue_time_ms", 0.0),
-        ("lessor_avg_execution_time_ms", 0.0),
+        ("lessor_avg_queue_time_seconds", 0.0),
+        ("lessor_avg_execution_time_seconds", 0.0),
     ]);
     for (queue, n) in [("mail", 1), ("mail", 2), ("mail", 3), ("post", 4)] {
         server.post("/v1/tasks", json!({"queue": queue, "payload": n, "leaseMs": 3_600_000}));
@@ -159,9 +159,9 @@ fn s3_57_58_the_figures_follow_the_tasks() {
     assert!(after.0["lessor_connections"] >= 1.0);
     for time in ["queue_time", "execution_time"] {
         let figure = |name: String| after.0[name.as_str()];
-        let sum_ms = 1_000.0 * figure(format!("lessor_{time}_seconds_sum"));
-        let expected = sum_ms / figure(format!("lessor_{time}_seconds_count"));
-        assert!((figure(format!("lessor_avg_{time}_ms")) - expected).abs() < 1e-6, "S3-57: {time}");
+        let sum = figure(format!("lessor_{time}_seconds_sum"));
+        let expected = sum / figure(format!("lessor_{time}_seconds_count"));
+        assert!((figure(format!("lessor_avg_{time}_seconds")) - expected).abs() < 1e-6, "S3-57: {time}");
     }
     let records = after.0["lessor_ledger_batch_records_sum"];
     assert_eq!(records, after.0["lessor_ledger_position"], "every record was in a batch that was counted");

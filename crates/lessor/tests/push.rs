@@ -143,7 +143,7 @@ fn s1_32_a_late_result_is_logged_and_changes_nothing() {
     let target = Target::start(None);
     let server = start(tempfile::tempdir().unwrap(), &[], None);
     let url = format!("http://{}/hook", target.address);
-    let lease = ["--lease", "400ms", "--heartbeat-interval", "100ms", "--max-attempts", "50"];
+    let lease = ["--lease", "3s", "--heartbeat-interval", "1s", "--max-attempts", "50"];
     server.run(&[&["queue", "set", "q", "--push-url", &url], &lease[..]].concat()).ok();
     let task = server.post("/v1/tasks", json!({"queue": "q", "payload": 1}));
     let id = task["taskId"].as_str().unwrap();

@@ -92,7 +92,7 @@ fn what_is_in_effect_is_shown_for_people_and_for_scripts() {
     assert!(text.contains("is valid") && text.contains("heartbeat_timeout_seconds = 120"), "{text}");
     let json = check(dir.path(), &["--json"]).ok().json();
     assert_eq!(json["execution"]["scheduler"]["lease_duration_seconds"], 240);
-    assert_eq!(json["data"]["history_days"], 7);
+    assert_eq!(json["data"]["history_days"], 14);
 }
 
 #[test]

@@ -133,6 +133,10 @@ impl App {
         *self.phase.borrow() >= Phase::Leaving
     }
 
+    pub(crate) fn is_draining(&self) -> bool {
+        *self.phase.borrow() >= Phase::Draining
+    }
+
     /// Resolves once the server is about to stop.
     pub(crate) async fn leaving(&self) {
         self.reached(Phase::Leaving).await;
@@ -180,11 +184,11 @@ impl App {
         }
     }
 
-    /// Whether the completion of an execution under this lease lacked outputs.
-    pub(crate) fn lacks_outputs(&self, lease: &LeaseRef) -> bool {
-        let lacks =
-            |executions: &Executions| executions.in_flight.lacks_outputs(lease.task, lease.fencing_token);
-        self.executions.as_ref().is_some_and(lacks)
+    /// Whether the completion of an execution under this lease was refused without a verdict.
+    pub(crate) fn is_completion_refused(&self, lease: &LeaseRef) -> bool {
+        let is_refused =
+            |executions: &Executions| executions.in_flight.is_refused(lease.task, lease.fencing_token);
+        self.executions.as_ref().is_some_and(is_refused)
     }
 
     /// Runs something that waits, within the bound on such requests. None when the server began to stop first.

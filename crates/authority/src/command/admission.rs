@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use super::Refusal;
 use crate::limits::{
-    MAX_QUEUES, MAX_REQUIREMENT_SETS, MAX_TENANTS, RESERVED_MEMORY_PART, RESERVED_QUEUES, TENANT_SHARE,
+    DEFAULT_TENANT, MAX_QUEUES, MAX_REQUIREMENT_SETS, MAX_TENANTS, RESERVED_MEMORY_PART, RESERVED_QUEUES,
+    TENANT_SHARE,
 };
 use crate::{Properties, QueueKey, State};
 
@@ -38,7 +39,8 @@ pub(super) fn admit_task(state: &State, key: &QueueKey, properties: &Arc<Propert
 /// Whether the tenant may have one more queue.
 pub(super) fn admit_queue(state: &State, tenant: &Arc<str>) -> Result<(), Refusal> {
     let usage = state.tenant_usage(tenant);
-    if usage.is_none() && state.tenant_count() >= MAX_TENANTS {
+    // Requests that name no tenant are served however many others there are.
+    if usage.is_none() && state.tenant_count() >= MAX_TENANTS && **tenant != *DEFAULT_TENANT {
         return Err(Refusal::TooManyTenants { tenant: tenant.clone() });
     }
     let queues = usage.unwrap_or_default().queues;

@@ -156,8 +156,7 @@ impl<T: ReplyTo> Engine<T> {
             Request::Order(order) => {
                 let ordered = self.registry.order(&order);
                 if order.order == Order::Resume {
-                    // Its polls were passed over while it was drained.
-                    self.polls.touch_all();
+                    self.polls.resume();
                 }
                 self.reply(reply_to, Reply::Ordered(ordered));
             }

@@ -24,6 +24,8 @@ pub(super) struct Polls<T> {
     parked: HashMap<PollId, Parked<T>>,
     by_queue: BTreeMap<QueueKey, Kinds>,
     overdue: BTreeSet<(Time, PollId)>,
+    /// Polls of drained workers, which wait beside the queues.
+    drained: BTreeSet<PollId>,
     /// Queues with polls in which something became ready.
     touched: BTreeSet<QueueKey>,
     /// When polls that hung up were last swept.
@@ -53,6 +55,7 @@ impl<T> Default for Polls<T> {
             parked: HashMap::new(),
             by_queue: BTreeMap::new(),
             overdue: BTreeSet::new(),
+            drained: BTreeSet::new(),
             touched: BTreeSet::new(),
             swept_at: Time::ZERO,
         }
@@ -99,6 +102,16 @@ impl<T: ReplyTo> Polls<T> {
         }
     }
 
+    /// Lets polls of drained workers wait like all others again, because a worker was resumed.
+    pub(super) fn resume(&mut self) {
+        for id in std::mem::take(&mut self.drained) {
+            if let Some(parked) = self.parked.remove(&id) {
+                self.insert(id, parked);
+            }
+        }
+        self.touch_all();
+    }
+
     /// Notes that something may be ready anywhere.
     pub(super) fn touch_all(&mut self) {
         self.touched = self.by_queue.keys().cloned().collect();
@@ -111,7 +124,6 @@ impl<T: ReplyTo> Polls<T> {
             let kinds: Vec<_> =
                 self.by_queue.get(&queue).into_iter().flat_map(|kinds| kinds.keys().cloned()).collect();
             for kind in kinds {
-                let mut drained = Vec::new();
                 let mut is_full = false;
                 while let Some(id) = self.first(&queue, &kind) {
                     let Some(Parked { lease, until, reply_to }) = self.remove(id) else { break };
@@ -120,7 +132,11 @@ impl<T: ReplyTo> Polls<T> {
                     }
                     match grant(&lease, reply_to) {
                         Offer::Taken => {}
-                        Offer::Drained(reply_to) => drained.push((id, Parked { lease, until, reply_to })),
+                        Offer::Drained(reply_to) => {
+                            self.drained.insert(id);
+                            self.overdue.insert((until, id));
+                            self.parked.insert(id, Parked { lease, until, reply_to });
+                        }
                         Offer::NothingFits(reply_to) => {
                             self.insert(id, Parked { lease, until, reply_to });
                             break;
@@ -132,7 +148,6 @@ impl<T: ReplyTo> Polls<T> {
                         }
                     }
                 }
-                drained.into_iter().for_each(|(id, parked)| self.insert(id, parked));
                 if is_full {
                     self.touched.insert(queue);
                     return;
@@ -156,6 +171,7 @@ impl<T: ReplyTo> Polls<T> {
     pub(super) fn take_all(&mut self) -> impl Iterator<Item = T> + use<T> {
         self.by_queue.clear();
         self.overdue.clear();
+        self.drained.clear();
         self.touched.clear();
         let mut parked: Vec<_> = std::mem::take(&mut self.parked).into_iter().collect();
         parked.sort_unstable_by_key(|(id, _)| *id);
@@ -178,6 +194,7 @@ impl<T: ReplyTo> Polls<T> {
     fn remove(&mut self, id: PollId) -> Option<Parked<T>> {
         let parked = self.parked.remove(&id)?;
         self.overdue.remove(&(parked.until, id));
+        self.drained.remove(&id);
         for key in queues(&parked.lease) {
             let Some(kinds) = self.by_queue.get_mut(&key) else { continue };
             if let Some(ids) = kinds.get_mut(&parked.lease.properties) {

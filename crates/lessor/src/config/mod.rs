@@ -250,7 +250,7 @@ impl Default for Data {
             max_final_mib: 512,
             segment_mib: 64,
             preallocate_mib: None,
-            history_days: 7,
+            history_days: 14,
             history_mib: 10 * 1_024,
         }
     }

@@ -14,10 +14,14 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
+
+/// Longest wait for what takes a moment.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A running `lessor up`, killed when it is dropped.
 pub(crate) struct Server {
@@ -121,7 +125,14 @@ impl Server {
 
     /// Waits until it ends by itself, or because of a signal.
     pub(crate) fn ended(&mut self) -> std::process::ExitStatus {
-        self.child.wait().unwrap()
+        let until = Instant::now() + PATIENCE;
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status;
+            }
+            assert!(Instant::now() < until, "it does not end: {}", self.log());
+            std::thread::yield_now();
+        }
     }
 
     pub(crate) fn pid(&self) -> rustix::process::Pid {
@@ -139,7 +150,9 @@ impl Server {
 
     /// Returns once the log has this text.
     pub(crate) fn until_logged(&self, text: &str) {
+        let until = Instant::now() + PATIENCE;
         while !self.log().contains(text) {
+            assert!(Instant::now() < until, "it does not log {text:?}: {}", self.log());
             std::thread::yield_now();
         }
     }

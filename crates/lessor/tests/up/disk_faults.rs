@@ -31,12 +31,14 @@ fn d22_a_file_system_that_becomes_read_only_ends_the_server_and_loses_nothing() 
     assert!(server.log().contains("the ledger failed"), "{}", server.log());
 
     disk.repair().unwrap();
-    let server = server.start_again(|dir| coordinator(dir, "127.0.0.1:0"));
+    let mut server = server.start_again(|dir| coordinator(dir, "127.0.0.1:0"));
     let id = task["taskId"].as_str().unwrap();
     assert_eq!(server.get(&format!("/v1/tasks/{id}"))["payload"], "acknowledged");
     server.complete(&server.lease("q"), json!(1));
     assert_eq!(server.get(&format!("/v1/tasks/{id}"))["state"], "COMPLETED");
-    drop(server);
+    // The directory on which it is mounted is removed with the server.
+    server.kill();
+    drop(disk);
 }
 
 /// The same directory under another name is the same directory. A copy is a history of its own: nobody on this machine can

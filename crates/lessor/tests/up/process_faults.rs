@@ -1,9 +1,9 @@
 //! The process is stopped in a hurry, killed for want of memory, or made to log what a stranger wrote.
 
 use std::fs;
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -16,9 +16,12 @@ fn p6_a_second_sigterm_stops_at_once_and_loses_nothing() {
     let mut server = Server::start_with(&["--no-worker"]);
     let task = server.post("/v1/tasks", json!({"queue": "q", "payload": "acknowledged"}));
     let mut stuck = TcpStream::connect(server.address()).unwrap();
-    stuck.write_all(b"POST /v1/tasks HTTP/1.1\r\nhost: localhost\r\ncontent-length: 100\r\n\r\n{").unwrap();
-    // A later call on another connection shows that the first one was accepted.
-    server.get("/healthz");
+    let head =
+        "POST /v1/tasks HTTP/1.1\r\nhost: localhost\r\nexpect: 100-continue\r\ncontent-length: 100\r\n\r\n";
+    stuck.write_all(head.as_bytes()).unwrap();
+    let mut begun = String::new();
+    BufReader::new(&stuck).read_line(&mut begun).unwrap();
+    assert_eq!(begun, "HTTP/1.1 100 Continue\r\n");
     server.signal(Signal::TERM);
     server.until_logged("a second signal stops at once");
     server.signal(Signal::TERM);
@@ -49,7 +52,15 @@ impl SmallGroup {
         let v1 = groups.lines().find(|line| line.split(':').nth(1) == Some("memory"));
         let (parent, file) = match v1 {
             Some(line) => (own(line, "/sys/fs/cgroup/memory"), "memory.limit_in_bytes"),
-            None => (own(groups.lines().next().unwrap(), "/sys/fs/cgroup"), "memory.max"),
+            None => {
+                let own = own(groups.lines().find(|line| line.starts_with("0::")).unwrap(), "/sys/fs/cgroup");
+                // A group with processes of its own cannot limit its children; one around it can.
+                let limits_children = |group: &&Path| {
+                    fs::read_to_string(group.join("cgroup.subtree_control"))
+                        .is_ok_and(|control| control.contains("memory"))
+                };
+                (own.ancestors().find(limits_children).unwrap().to_owned(), "memory.max")
+            }
         };
         let path = parent.join(format!("lessor-test-{}", std::process::id()));
         fs::create_dir(&path).unwrap();
@@ -71,9 +82,9 @@ impl Drop for SmallGroup {
 /// The server sized its limits for the whole machine, and then got into a group in which they are far too high.
 #[test]
 fn p8_a_server_that_the_kernel_kills_for_want_of_memory_has_everything_acknowledged() {
+    let group = SmallGroup::make(32 << 20);
     let mut server = Server::start_with(&["--no-worker"]);
     let first = server.post("/v1/tasks", json!({"queue": "q", "payload": 1}));
-    let group = SmallGroup::make(32 << 20);
     fs::write(group.0.join("cgroup.procs"), server.pid().as_raw_nonzero().to_string()).unwrap();
     let payload = "x".repeat(900 << 10);
     let mut acknowledged = vec![first["taskId"].as_str().unwrap().to_owned()];

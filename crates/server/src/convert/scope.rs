@@ -91,6 +91,7 @@ mod tests {
     #[test]
     fn a_request_that_names_none_is_in_the_default_one() {
         assert_eq!(&*tenant(&[]).unwrap(), "default");
+        assert_eq!(wire::DEFAULT_SCOPE_NAME, authority::limits::DEFAULT_TENANT);
         assert_eq!(&*tenant(&[b"acme"]).unwrap(), "acme");
     }
 

@@ -220,7 +220,7 @@ impl Server {
                     match timeout(MAKE_ROOM_INTERVAL, connection.as_mut()).await {
                         Ok(ended) => break ended,
                         // Another peer waits for the room. A request that was on its way is still served.
-                        Err(_) if open.0.is_idle() && !self.app.is_leaving() => break Ok(()),
+                        Err(_) if open.0.is_idle() && !self.app.is_draining() => break Ok(()),
                         Err(_) => {}
                     }
                 }

@@ -89,7 +89,7 @@ pub(super) fn undecided(beats: Vec<LeaseHeartbeat>, problem: &Problem) -> Vec<Le
 async fn extend_all(session: &Session) -> Result<Vec<LeaseStatus>, Problem> {
     let (app, mut held) = (&session.app, session.held().await?);
     // The worker may not know that its completion decided nothing: the lease must not live forever.
-    held.retain(|held| !app.lacks_outputs(&held.lease));
+    held.retain(|held| !app.is_completion_refused(&held.lease));
     let beat = |lease: &LeaseRef| BatchItem::Heartbeat {
         extend: ExtendLease { lease: lease.clone() },
         progress: None,

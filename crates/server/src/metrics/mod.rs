@@ -83,11 +83,11 @@ impl Metrics {
             named: named.into(),
             gauges: scrape::GAUGES.iter().map(|(name, help, _)| gauge(name, help)).collect(),
             avg_queue_time: average(
-                "lessor_avg_queue_time_ms",
+                "lessor_avg_queue_time_seconds",
                 "How long tasks could have been leased before they were, on average since the start.",
             ),
             avg_execution_time: average(
-                "lessor_avg_execution_time_ms",
+                "lessor_avg_execution_time_seconds",
                 "Time from a lease to the report that was accepted on it, on average since the start.",
             ),
             depth: registered(&registry, IntGaugeVec::new(depth, &["queue"])),

@@ -30,8 +30,8 @@ pub(crate) async fn serve(State(app): State<App>) -> Result<Response, Problem> {
     let now = app.handle.now();
     let registered = app.handle.registry().registered_count(now);
     metrics.set(&Snapshot { status, depths, registered }, now);
-    metrics.0.avg_queue_time.set(app.handle.metrics().avg_queue_time_ms());
-    metrics.0.avg_execution_time.set(app.handle.metrics().avg_execution_time_ms());
+    metrics.0.avg_queue_time.set(app.handle.metrics().avg_queue_time_s());
+    metrics.0.avg_execution_time.set(app.handle.metrics().avg_execution_time_s());
     let encoder = TextEncoder::new();
     let mut text = Vec::new();
     let encoded = encoder.encode(&metrics.0.registry.gather(), &mut text);

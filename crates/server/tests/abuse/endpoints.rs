@@ -108,6 +108,7 @@ pub(crate) async fn endpoints(served: &Served) -> Vec<Endpoint> {
             let real = path
                 .replace("{name}", "q")
                 .replace("{taskId}", &pushed.task)
+                .replace("{workerId}", "w")
                 .replace("{leaseId}", lease["leaseId"].as_str().unwrap());
             assert!(!real.contains('{'), "{path} has a name that this does not know");
             endpoints.push(Endpoint {

@@ -264,7 +264,7 @@ async fn s1_45_to_50_the_category_decides_unless_the_worker_does() {
     served.call(&pushed, "completed", bare).await.is_refused(400, "invalid_argument");
 }
 
-/// S1-43, S1-44: after the grace the coordinator ends the task by itself.
+/// After the grace the coordinator ends the task by itself.
 #[tokio::test]
 async fn s1_43_a_worker_that_ignores_a_cancel_is_cut_off_after_the_grace() {
     let served = configured(json!({"cancelGracePeriodMs": 50})).await;
@@ -277,7 +277,6 @@ async fn s1_43_a_worker_that_ignores_a_cancel_is_cut_off_after_the_grace() {
     served.call(&pushed, "completed", pushed.cancelled()).await.is_terminal("FAILED");
 }
 
-/// Also S1-4, S1-12, S1-33, S1-54, and S1-55: ids are opaque text.
 /// A worker that is told to stop, lives on and says so is cut off all the same.
 #[tokio::test]
 async fn s1_44_no_heartbeat_prolongs_the_grace_of_a_cancel() {

@@ -97,7 +97,7 @@ async fn n8_a_poll_is_freed_when_its_worker_hangs_up() {
 async fn n8_a_half_open_connection_is_closed_and_its_poll_takes_no_task() {
     let limits = Limits {
         keep_alive_interval: Duration::from_millis(100),
-        keep_alive_timeout: Duration::from_millis(100),
+        keep_alive_timeout: Duration::from_secs(2),
         ..Limits::default()
     };
     let served = Served::start_with(limits).await;

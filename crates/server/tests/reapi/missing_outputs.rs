@@ -213,6 +213,12 @@ async fn w8_heartbeats_without_lease_ids_do_not_extend_a_lease_whose_completion_
         leases.into_iter().map(|lease| lease.task_id).collect()
     };
     assert_eq!(extended().await.len(), 2);
+    // A completion that nobody can read is refused as well, and its worker may not know what to do about it.
+    let mut unreadable = result();
+    unreadable.output_files[0].digest = None;
+    let refused = worker.try_report(&task, complete(&unreadable)).await.unwrap_err();
+    assert_eq!(refused.code(), Code::InvalidArgument, "{refused:?}");
+    assert_eq!(extended().await, std::slice::from_ref(&other.task_id));
     missing(worker.try_report(&task, complete(&result())).await);
     assert_eq!(extended().await, std::slice::from_ref(&other.task_id));
     // With its id the lease lives on, so a worker that uploads has time.

@@ -303,14 +303,12 @@ async fn run(
     if permit.cancelled().is_cancelled() {
         return Ended::Lost;
     }
-    let report = report(task_id.clone(), outcome);
-    let is_completion = report.status() == TaskStatus::Completed;
-    match repeated(&client, report, &permit).await {
-        Ok(()) if is_completion => {
+    match repeated(&client, report(task_id.clone(), outcome), &permit).await {
+        Ok(TaskStatus::Completed) => {
             tracing::info!(task = task_id, "committed");
             Ended::Completed
         }
-        Ok(()) => Ended::Failed,
+        Ok(_) => Ended::Failed,
         Err(why) => {
             tracing::warn!(task = task_id, why, "the lease was lost, and the result is discarded");
             Ended::Lost
@@ -351,19 +349,20 @@ fn report(task_id: String, outcome: Outcome) -> UpdateTaskStatusRequest {
     }
 }
 
-/// Repeats a report until it is answered or the worker stops. An end that was not reported would leave the task leased for
-/// as long as the worker sends heartbeats.
+/// Repeats a report until it is accepted or the worker stops, and returns the status that was accepted. An end that was not
+/// reported would leave the task leased for as long as the worker sends heartbeats, so a completion that is refused becomes
+/// a failure.
 async fn repeated(
     client: &SchedulerClient,
     report: UpdateTaskStatusRequest,
     permit: &Permit,
-) -> Result<(), String> {
+) -> Result<TaskStatus, String> {
     let mut backoff = Backoff::unlimited();
     let mut uploads_again = 0;
     let mut report = report;
     loop {
         let status = match client.update(report.clone()).await {
-            Ok(()) => return Ok(()),
+            Ok(()) => return Ok(report.status()),
             Err(status) => status,
         };
         if is_outputs_missing(&status) {
@@ -380,6 +379,11 @@ async fn repeated(
             if let Err(failure) = uploaded {
                 report = self::report(report.task_id, failure.into());
             }
+            continue;
+        }
+        let is_refused = matches!(status.code(), Code::InvalidArgument | Code::Internal);
+        if is_refused && report.status() == TaskStatus::Completed {
+            report = self::report(report.task_id, Failure::result_rejected(&describe(&status)).into());
             continue;
         }
         let Some(delay) = backoff.next_delay(None).filter(|_| is_transient(&status)) else {

@@ -60,8 +60,8 @@ struct Inner {
 struct Execution {
     /// Of the action, and so of its outputs.
     function: DigestFunction,
-    /// The lease whose completion lacked outputs.
-    lacks_outputs: Option<Position>,
+    /// The lease whose completion was refused last, for lack of outputs or because it cannot be read.
+    refused: Option<Position>,
 }
 
 impl InFlightExecutions {
@@ -271,16 +271,16 @@ impl InFlightExecutions {
         self.executions().get(&task).map(|execution| execution.function)
     }
 
-    /// Notes that the completion under a lease lacked outputs.
-    pub(super) fn mark_outputs_missing(&self, task: TaskId, lease: Position) {
+    /// Notes whether the last completion was refused, and under which lease.
+    pub(super) fn set_refused(&self, task: TaskId, lease: Option<Position>) {
         if let Some(execution) = self.executions().get_mut(&task) {
-            execution.lacks_outputs = Some(lease);
+            execution.refused = lease;
         }
     }
 
-    /// Whether the completion under this lease lacked outputs, and no other was accepted since.
-    pub(crate) fn lacks_outputs(&self, task: TaskId, lease: Position) -> bool {
-        self.executions().get(&task).is_some_and(|execution| execution.lacks_outputs == Some(lease))
+    /// Whether the last completion under this lease was refused without a verdict.
+    pub(crate) fn is_refused(&self, task: TaskId, lease: Position) -> bool {
+        self.executions().get(&task).is_some_and(|execution| execution.refused == Some(lease))
     }
 
     pub(super) async fn load(&self, scope: &Scope) -> Result<(), Status> {
@@ -348,7 +348,7 @@ struct ExecutionEntry {
 
 impl ExecutionEntry {
     fn new(in_flight: &InFlightExecutions, task: TaskId, function: DigestFunction) -> ExecutionEntry {
-        in_flight.executions().insert(task, Execution { function, lacks_outputs: None });
+        in_flight.executions().insert(task, Execution { function, refused: None });
         ExecutionEntry { in_flight: in_flight.clone(), task }
     }
 }

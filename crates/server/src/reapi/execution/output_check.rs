@@ -4,8 +4,11 @@
 //! A report that is refused here has no verdict: the worker uploads the outputs and reports again. A report whose verdict
 //! is recorded already, or whose lease is over, is passed on, because the authority commits nothing by it.
 
+use std::time::Duration;
+
 use authority::command::ReportCompletion;
 use blobs::Digest;
+use tokio::time::timeout;
 use tonic::{Code as GrpcCode, Status};
 
 use super::outputs;
@@ -13,6 +16,9 @@ use super::pins::PinGuard;
 use crate::convert::{Code, Problem};
 use crate::reapi::Executions;
 use crate::reapi::messages::ActionResult;
+
+/// Longest check. Reports and heartbeats in the same stream wait for it, and its worker repeats the report.
+const MAX_CHECK: Duration = Duration::from_secs(10);
 
 impl Executions {
     /// Pins the outputs of an execution and checks that they are present. The guard keeps them until the report is decided.
@@ -39,25 +45,32 @@ impl Executions {
         if !names_outputs(&result) {
             return Ok(None);
         }
-        let checked = async {
+        let check = async {
             let store = self.store(&lease.scope)?;
             let needed = outputs::needed(&store, &result, function).await?;
             // Pinned before the lookup, so that outputs that are found stay.
             let held = self.pins.pin(&store, &needed);
             Ok::<_, Status>((held, store.missing(&needed).await?))
         };
-        let problem = match checked.await {
-            Ok((held, missing)) if missing.is_empty() => return Ok(held),
+        let checked = timeout(MAX_CHECK, check).await;
+        let checked = checked
+            .unwrap_or_else(|_| Err(Status::resource_exhausted("the outputs could not be checked in time")));
+        let problem = match checked {
+            Ok((held, missing)) if missing.is_empty() => {
+                self.in_flight.set_refused(lease.task, None);
+                return Ok(held);
+            }
             Ok((_, missing)) => outputs_missing(&missing),
             Err(status) => to_problem(status),
         };
         if !self.is_live(report).await? {
             return Ok(None);
         }
-        if problem.code == Code::OutputsMissing {
-            self.in_flight.mark_outputs_missing(lease.task, lease.fencing_token);
+        // What is not decided only now is decided when the same report comes again.
+        if !matches!(problem.code, Code::Overloaded | Code::NotServing) {
+            self.in_flight.set_refused(lease.task, Some(lease.fencing_token));
             let (task, why) = (lease.task, &problem.detail);
-            tracing::warn!(%task, why, "a completed execution lacks outputs; its worker is asked to upload them");
+            tracing::warn!(%task, why, "the outputs of a completed execution were not accepted");
         }
         Err(problem)
     }
