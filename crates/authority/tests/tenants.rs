@@ -103,10 +103,12 @@ fn a_tenant_beyond_the_bound_is_refused_and_those_that_have_queues_go_on() {
     tasks.run(Command::KillTask(kill), 0);
     tasks.run(commands::purge(), DEFAULT_RETENTION_MS);
     assert_eq!(tasks.state.tenant_usage("t0"), None);
-    let submit = SubmitTask { queue: key("new", "q"), ..commands::submit_task(1) };
-    let answer = tasks.run(Command::SubmitTask(Box::new(submit)), DEFAULT_RETENTION_MS);
-    assert_eq!(answer, Answer::Submitted(SubmitAnswer::Created(TaskId(1))));
-    assert!(tasks.submit(DEFAULT_TENANT, "q", 1).is_ok(), "who names no tenant is always served");
+    // Who names no tenant is always served.
+    for (id, tenant) in [(0, "new"), (1, DEFAULT_TENANT)] {
+        let submit = SubmitTask { queue: key(tenant, "q"), ..commands::submit_task(id) };
+        let answer = tasks.run(Command::SubmitTask(Box::new(submit)), DEFAULT_RETENTION_MS);
+        assert_eq!(answer, Answer::Submitted(SubmitAnswer::Created(TaskId(id))));
+    }
     assert_eq!(tasks.state.check_invariants(), Ok(()));
 }
 
