@@ -19,7 +19,8 @@ pub const MAX_PROPERTIES: usize = 64;
 
 /// The tenant of requests that name none.
 pub const DEFAULT_TENANT: &str = "default";
-/// Most tenants that have a queue at one time, besides the default tenant. A tenant that has one is never refused for this.
+/// Most tenants that have a queue at one time; only the default tenant may come on top. A tenant that has one is never
+/// refused for this.
 pub const MAX_TENANTS: usize = 1_000;
 /// One tenant may use at most this many times what is still free of the queues and of the memory for tasks, so that others
 /// find room: alone, seven eighths of it.

@@ -38,6 +38,9 @@ fn add_early(state: &State, now: Time, tasks: &mut Vec<TaskId>) {
     let ended_before = |ms| Time(now.0.saturating_sub(ms));
     let mut final_surplus = state.final_bytes().saturating_sub(state.max_final_bytes().saturating_add(freed));
     let mut surplus = state.bytes().saturating_sub((state.max_bytes() / 4 * 3).saturating_add(freed));
+    if final_surplus == 0 && surplus == 0 {
+        return;
+    }
     let candidates =
         state.purgeable_early(ended_before(MIN_FINAL_MS)).filter(|task| !by_age.contains(&task.id));
     for task in candidates.take(MAX_TICK_TASKS - by_age.len()) {
