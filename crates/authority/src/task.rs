@@ -259,6 +259,14 @@ impl Task {
         };
     }
 
+    /// Most tasks have one report, so the first one takes the space of one.
+    pub(crate) fn add_report(&mut self, report: Report) {
+        if self.reports.is_empty() {
+            self.reports.reserve_exact(1);
+        }
+        self.reports.push(report);
+    }
+
     pub fn report_of(&self, lease: Position) -> Option<&Report> {
         self.reports.iter().find(|report| report.fencing_token == lease)
     }

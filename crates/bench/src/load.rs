@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use procfs::process::Process;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
@@ -16,6 +16,8 @@ use super::process::{context_switches, cpu_s};
 pub(crate) const WARM_UP: Duration = Duration::from_millis(500);
 /// Tasks that may be submitted and not complete, for each client that submits: enough that no worker waits for one.
 const OPEN_TASKS_PER_CLIENT: usize = 4;
+/// On a stalled machine nothing may be completed in the time; it is then measured again, up to this often in all.
+const MAX_PERIODS: usize = 10;
 
 /// Clients that run until the measurement is over.
 pub(crate) struct LoadGenerator {
@@ -67,21 +69,27 @@ impl LoadGenerator {
         };
         tokio::time::sleep(WARM_UP).await;
         let before = sample()?;
-        tokio::select! {
-            () = tokio::time::sleep(time) => {}
-            ended = self.clients.join_next() => ended.context("there are no clients")???,
+        let mut after = sample()?;
+        for _ in 0..MAX_PERIODS {
+            tokio::select! {
+                () = tokio::time::sleep(time) => {}
+                ended = self.clients.join_next() => ended.context("there are no clients")???,
+            }
+            after = sample()?;
+            if after.count > before.count {
+                break;
+            }
         }
-        let after = sample()?;
+        ensure!(after.count > before.count, "nothing was completed in {:.1?}", after.at - before.at);
         self.clients.shutdown().await;
         let count = (after.count - before.count) as f64;
-        let each_us = |after: f64, before: f64| (after - before) * 1e6 / count.max(1.0);
+        let each_us = |after: f64, before: f64| (after - before) * 1e6 / count;
         Ok(Rate {
             per_s: count / (after.at - before.at).as_secs_f64(),
             client_cpu_us: each_us(after.client_cpu_s, before.client_cpu_s),
             server_cpu_us: each_us(after.server_cpu_s, before.server_cpu_s),
             // A thread that has ended takes its count with it.
-            server_switches: after.server_switches.saturating_sub(before.server_switches) as f64
-                / count.max(1.0),
+            server_switches: after.server_switches.saturating_sub(before.server_switches) as f64 / count,
         })
     }
 }

@@ -19,7 +19,7 @@ impl TaskCancelled {
             return Err(at.invalid(format!("lease {} was reported on already", self.fencing_token)));
         }
         state.change(slot, at, |task| {
-            task.reports.push(Report {
+            task.add_report(Report {
                 attempt: self.attempt,
                 fencing_token: self.fencing_token,
                 digest: self.digest,

@@ -9,7 +9,7 @@ impl TaskCompleted {
         let (slot, _) = at.leased_in_time(state, self.task, self.fencing_token)?;
         state.change(slot, at, |task| {
             let outcome = Outcome::Completed;
-            task.reports.push(Report {
+            task.add_report(Report {
                 attempt: task.attempt,
                 fencing_token: self.fencing_token,
                 digest: self.digest,

@@ -17,7 +17,7 @@ impl TaskDead {
             if let Some(report) = &self.report {
                 let outcome = Outcome::Dead(self.reason);
                 let (fencing_token, digest) = (report.fencing_token, report.digest);
-                task.reports.push(Report { attempt: task.attempt, fencing_token, digest, outcome });
+                task.add_report(Report { attempt: task.attempt, fencing_token, digest, outcome });
                 task.last_error = Some(Box::new(report.error.clone()));
                 task.note_details(report.details.as_ref());
             }

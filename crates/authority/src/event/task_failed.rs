@@ -24,7 +24,7 @@ impl TaskFailed {
             NextStep::Final => (Outcome::Failed, Phase::Failed { at: at.time, ended: at.position }),
         };
         state.change(slot, at, |task| {
-            task.reports.push(Report {
+            task.add_report(Report {
                 attempt: task.attempt,
                 fencing_token: self.fencing_token,
                 digest: self.digest,
