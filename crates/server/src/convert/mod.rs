@@ -3,6 +3,7 @@
 pub(crate) mod content;
 pub(crate) mod grpc_status;
 pub(crate) mod ids;
+pub(crate) mod jwt_crypto;
 pub(crate) mod lease_id;
 pub(crate) mod missing_task;
 pub(crate) mod names;
