@@ -1,13 +1,38 @@
 //! Compiles `proto/` into `generated/`: the messages and stubs of the worker service and of ByteStream, and the stubs of
-//! the Remote Execution API. The result is committed, so that a build needs neither protoc nor the compiler; a test
-//! compares it with `proto/`.
+//! the Remote Execution API; and the remote execution plan's own text into the stubs of a worker for tests. The result is
+//! committed, so that a build needs neither protoc nor the compiler; a test compares it with the sources.
 
 use std::path::Path;
 
 use prost::Message;
 
+/// The crate of the messages of the Remote Execution API.
+const REAPI_MESSAGES: &str = "::bazel_remote_apis::build::bazel::remote::execution::v2";
+
+/// The plan's text, and below it its stubs.
+pub(crate) const PLAN_WORKER: &str =
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../lessor/tests/daemon/document_worker");
+
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    generate(&Path::new(env!("CARGO_MANIFEST_DIR")).join("generated"))
+    generate(&Path::new(env!("CARGO_MANIFEST_DIR")).join("generated"))?;
+    generate_plan_worker(&Path::new(PLAN_WORKER).join("generated"))
+}
+
+/// The client of a worker that knows only the plan's text.
+pub(crate) fn generate_plan_worker(out: &Path) -> Result<(), Box<dyn std::error::Error>> {
+    let proto = Path::new(env!("CARGO_MANIFEST_DIR")).join("proto");
+    let files = protox::compile(["worker_api.proto"], [Path::new(PLAN_WORKER), &proto])?;
+    let is_imported = |name: &str| name.ends_with("remote_execution.proto");
+    let imported = files.file.iter().filter(|file| is_imported(file.name()));
+    let stubs = tonic_prost_build::configure().build_server(false).emit_rerun_if_changed(false).out_dir(out);
+    let stubs = imported.flat_map(|file| &file.message_type).fold(stubs, |stubs, message| {
+        let name = message.name();
+        stubs.extern_path(
+            format!(".build.bazel.remote.execution.v2.{name}"),
+            format!("{REAPI_MESSAGES}::{name}"),
+        )
+    });
+    Ok(stubs.compile_fds(files)?)
 }
 
 pub(crate) fn generate(out: &Path) -> Result<(), Box<dyn std::error::Error>> {
@@ -21,8 +46,7 @@ pub(crate) fn generate(out: &Path) -> Result<(), Box<dyn std::error::Error>> {
     let files = compile("lessor/worker/v1/worker.proto")?;
     // For reflection.
     std::fs::write(out.join("worker.bin"), files.encode_to_vec())?;
-    let reapi = "::bazel_remote_apis::build::bazel::remote::execution::v2";
-    stubs().extern_path(".build.bazel.remote.execution.v2", reapi).compile_fds(files)?;
+    stubs().extern_path(".build.bazel.remote.execution.v2", REAPI_MESSAGES).compile_fds(files)?;
     stubs().compile_fds(compile("google/bytestream/bytestream.proto")?)?;
     tonic_build::manual::Builder::new().build_client(false).out_dir(out).compile(&reapi_services());
     Ok(())

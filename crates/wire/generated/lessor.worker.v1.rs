@@ -12,7 +12,8 @@ pub struct RegisterWorkerRequest {
         ::prost::alloc::string::String,
     >,
     /// Made anew when the worker process starts. Leases of the worker's other sessions are given back at once; a worker
-    /// that registers again with the same session keeps its leases.
+    /// that registers again with the same session keeps its leases. Without a session, a worker that registers has started
+    /// anew, and what it leased by LeaseTask is given back, unless a call has told it to register again.
     #[prost(string, tag = "16")]
     pub session_id: ::prost::alloc::string::String,
 }
@@ -704,7 +705,8 @@ pub mod worker_scheduler_client {
             self.inner = self.inner.max_encoding_message_size(limit);
             self
         }
-        /// Makes a worker known. Soft: after a restart of the coordinator the worker registers again, and its leases live on.
+        /// Makes a worker known. Soft: after a restart of the coordinator the worker registers again when a call tells it so, and
+        /// its leases live on.
         pub async fn register_worker(
             &mut self,
             request: impl tonic::IntoRequest<super::RegisterWorkerRequest>,
@@ -915,7 +917,8 @@ pub mod worker_scheduler_server {
     /// Generated trait containing gRPC methods that should be implemented for use with WorkerSchedulerServer.
     #[async_trait]
     pub trait WorkerScheduler: std::marker::Send + std::marker::Sync + 'static {
-        /// Makes a worker known. Soft: after a restart of the coordinator the worker registers again, and its leases live on.
+        /// Makes a worker known. Soft: after a restart of the coordinator the worker registers again when a call tells it so, and
+        /// its leases live on.
         async fn register_worker(
             &self,
             request: tonic::Request<super::RegisterWorkerRequest>,

@@ -11,7 +11,7 @@ use crate::steps::{cargo, output};
 /// Directories without sources: build output, data of a local run, version control.
 const SKIPPED: &[&str] = &["target", ".git", ".lessor", "node_modules"];
 /// Code that a program writes.
-const GENERATED: &str = "crates/wire/generated";
+const GENERATED: &[&str] = &["crates/wire/generated", "crates/lessor/tests/daemon/document_worker/generated"];
 
 #[derive(Default)]
 pub(super) struct Repository {
@@ -82,7 +82,7 @@ impl Repository {
             let entry = entry?;
             let Ok(name) = entry.file_name().into_string() else { continue };
             let path = if relative.is_empty() { name.clone() } else { format!("{relative}/{name}") };
-            if SKIPPED.contains(&name.as_str()) || path == GENERATED {
+            if SKIPPED.contains(&name.as_str()) || GENERATED.contains(&path.as_str()) {
                 continue;
             }
             let kind = entry.file_type()?;

@@ -139,10 +139,14 @@ impl Registry {
     }
 
     /// A request to stop is for one session: another session of the worker is not stopping.
-    pub fn register(&self, scope: &Scope, worker: &Arc<str>, registration: Registration, now: Time) {
+    ///
+    /// Returns whether the worker has started anew, as far as can be seen without a session: it was registered, or nothing
+    /// was heard of it before. Otherwise it was told to register again, and its attempts may still run.
+    pub fn register(&self, scope: &Scope, worker: &Arc<str>, registration: Registration, now: Time) -> bool {
         let key = (scope.clone(), worker.clone());
         let mut workers = self.lock();
-        let before = workers.get(&key).filter(|known| !self.is_silent(known, now));
+        let before = workers.get(&key).filter(|known| !self.is_silent(known, now) && !known.has_left);
+        let is_start = before.is_none_or(|known| known.registered.is_some());
         let before = before.and_then(|known| known.registered.as_ref());
         let before = before.filter(|before| before.registration.session == registration.session);
         let is_stopping = before.is_some_and(|before| before.is_stopping);
@@ -158,6 +162,7 @@ impl Registry {
         self.has_registered.store(true, Ordering::Relaxed);
         drop(workers);
         self.changed.send_replace(());
+        is_start
     }
 
     /// Whether the operator has drained a worker: it is granted nothing.

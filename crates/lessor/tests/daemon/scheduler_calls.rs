@@ -8,9 +8,10 @@ use wire::grpc::{
     UnregisterWorkerRequest, UpdateTaskStatusRequest, WorkerState,
 };
 
+use crate::documented_worker::{Build, Place, lease_ends};
 use crate::support::worker::coordinator;
 use crate::support::{Ran, Server, lessor};
-use crate::support_worker::{Worker, registration, server, until};
+use crate::support_worker::{Line, Worker, registration, server, until};
 
 pub(crate) fn spawn(server: &Server, arguments: &[&str]) -> Child {
     let mut command = server.command(arguments);
@@ -18,10 +19,10 @@ pub(crate) fn spawn(server: &Server, arguments: &[&str]) -> Child {
 }
 
 /// Leases one task as a worker that knows only the document's fields.
-fn lease(server: &Server) -> LeasedTask {
+fn lease(server: &Server, worker_id: &str) -> LeasedTask {
     tokio::runtime::Runtime::new().unwrap().block_on(async {
         let mut client = WorkerSchedulerClient::connect(server.url()).await.unwrap();
-        let worker_id = "worker-host-01".to_owned();
+        let worker_id = worker_id.to_owned();
         let register = RegisterWorkerRequest { worker_id: worker_id.clone(), ..Default::default() };
         client.register_worker(register).await.unwrap();
         let ask = LeaseTaskRequest { worker_id, max_tasks: 1, timeout_seconds: 30, ..Default::default() };
@@ -33,11 +34,12 @@ fn lease(server: &Server) -> LeasedTask {
 #[test]
 fn s3_19_an_execution_is_leased_with_the_timeout_of_its_action_or_the_default() {
     let server = server();
-    for (arguments, seconds) in
-        [(&["run", "--timeout", "90s", "--", "true"][..], 90), (&["run", "--", "true"], 24 * 60 * 60)]
-    {
+    for (worker, arguments, seconds) in [
+        ("worker-host-01", &["run", "--timeout", "90s", "--", "true"][..], 90),
+        ("worker-host-02", &["run", "--", "true"], 24 * 60 * 60),
+    ] {
         let mut client = spawn(&server, arguments);
-        let task = lease(&server);
+        let task = lease(&server, worker);
         client.kill().unwrap();
         client.wait().unwrap();
         assert!(task.operation_name.contains("operations/"), "{task:?}");
@@ -55,7 +57,7 @@ fn s3_9_to_26_a_worker_of_the_document_serves_an_execution_from_its_start_to_its
     let server = server();
     let mut client = server.command(&["run", "-q", "--", "sh", "-c", "exit 1"]);
     let client = client.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let first = lease(&server);
+    let first = lease(&server, "worker-host-01");
     let worker_id = "worker-host-01".to_owned();
     let update = |task: &LeasedTask, status: TaskStatus| UpdateTaskStatusRequest {
         task_id: task.task_id.clone(),
@@ -73,7 +75,7 @@ fn s3_9_to_26_a_worker_of_the_document_serves_an_execution_from_its_start_to_its
         let failed = UpdateTaskStatusRequest { error_message, ..update(&first, TaskStatus::Failed) };
         calls.update_task_status(failed).await.unwrap();
     });
-    let again = lease(&server);
+    let again = lease(&server, "worker-host-01");
     assert_eq!((&again.task_id, &again.action_digest), (&first.task_id, &first.action_digest));
     tokio::runtime::Runtime::new().unwrap().block_on(async {
         let mut calls = WorkerSchedulerClient::connect(server.url()).await.unwrap();
@@ -110,6 +112,42 @@ fn s3_9_to_26_our_worker_runs_executions_with_the_documents_calls_alone() {
     assert_eq!(ran.json()["worker"], "plan-1");
     assert_eq!(worker.terminate(), Some(0));
     assert!(registration(&server, "plan-1").is_null(), "it has unregistered");
+}
+
+/// To the server, a worker that registers again has started anew: its leases would be released.
+#[test]
+fn our_worker_with_the_documents_calls_keeps_its_lease_over_a_lost_connection() {
+    let (server, place) = (server(), Place::new());
+    let line = Line::to(&server);
+    let config = place.dir.path().join("worker.toml");
+    let file = format!(
+        "[worker]\nserver_url = \"{}\"\nmax_concurrent_tasks = 2\nheartbeat_interval_seconds = 1\n",
+        line.url
+    );
+    std::fs::write(&config, file).unwrap();
+    let flags = ["--config", config.to_str().unwrap(), "--protocol", "plan", "--id", "plan-1"];
+    let worker = Worker::start(place.dir.path(), &[&flags[..], &["--backend", "host"]].concat());
+    let build = Build::start(&server, place.dir.path(), &place.reads_the_pipe());
+    place.until_begun();
+    line.cut();
+    worker.wait_for_log("the coordinator did not answer", 1);
+    let before = heard_at(&server, "plan-1");
+    line.reconnect();
+    until(|| (heard_at(&server, "plan-1") > before).then_some(()));
+    std::fs::write(&place.pipe, "went on").unwrap();
+    let built = build.ended();
+    assert_eq!((built.code, built.stdout.as_str()), (0, "went on"), "{built:?}");
+    let task = server.get("/v1/tasks?queue=exec")["tasks"][0]["taskId"].as_str().unwrap().to_owned();
+    assert_eq!(lease_ends(&server, &task), []);
+    assert_eq!(worker.terminate(), Some(0));
+}
+
+/// When a worker was heard last.
+fn heard_at(server: &Server, worker: &str) -> jiff::Timestamp {
+    let list = server.get("/v1/workers");
+    let mut workers = list["workers"].as_array().unwrap().iter();
+    let known = workers.find(|known| known["workerId"] == worker).unwrap();
+    known["lastHeartbeatAt"].as_str().unwrap().parse().unwrap()
 }
 
 #[test]

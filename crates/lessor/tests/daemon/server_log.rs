@@ -3,23 +3,7 @@
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::support::{Server, lessor};
-use crate::support_worker::{Worker, submit, until, until_state};
-
-/// A server that loses silent workers after a second.
-fn impatient() -> Server {
-    let dir = tempfile::tempdir().unwrap();
-    let config = dir.path().join("server.toml");
-    let data = dir.path().join("data");
-    let file = format!(
-        "[server]\naddress = \"127.0.0.1:0\"\n[data]\ndir = {data:?}\nsegment_mib = 32\npreallocate_mib = 1\n\
-         [execution.scheduler]\nheartbeat_timeout_seconds = 1\n"
-    );
-    std::fs::write(&config, file).unwrap();
-    let mut command = lessor(&["serve", "--init", "--config"]);
-    command.arg(&config);
-    Server::start_by(command, dir)
-}
+use crate::support_worker::{Worker, server_with_heartbeat_timeout, submit, until, until_state};
 
 fn lines(log: &str) -> Vec<Value> {
     log.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
@@ -35,7 +19,7 @@ fn level(log: &str, message: &str, worker: &str) -> Option<String> {
 
 #[test]
 fn s3_59_the_server_logs_workers_that_register_leave_and_time_out() {
-    let (server, dir) = (impatient(), tempfile::tempdir().unwrap());
+    let (server, dir) = (server_with_heartbeat_timeout(1), tempfile::tempdir().unwrap());
     let flags = ["--server-url", &server.url(), "--queue", "jobs", "--id"];
     let start = |id: &'static str| {
         let dir = dir.path().join(id);

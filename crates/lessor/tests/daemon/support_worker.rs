@@ -20,6 +20,20 @@ pub(crate) fn server() -> Server {
     Server::start_in(tempfile::tempdir().unwrap(), "127.0.0.1:0", &["--no-worker"])
 }
 
+/// The same, and it loses workers that are silent for so many seconds.
+pub(crate) fn server_with_heartbeat_timeout(seconds: u64) -> Server {
+    let dir = tempfile::tempdir().unwrap();
+    let (config, data) = (dir.path().join("server.toml"), dir.path().join("data"));
+    let file = format!(
+        "[server]\naddress = \"127.0.0.1:0\"\n[data]\ndir = {data:?}\nsegment_mib = 32\npreallocate_mib = 1\n\
+         [execution.scheduler]\nheartbeat_timeout_seconds = {seconds}\n"
+    );
+    std::fs::write(&config, file).unwrap();
+    let mut command = lessor(&["serve", "--init", "--config"]);
+    command.arg(&config);
+    Server::start_by(command, dir)
+}
+
 /// Waits until something is so. Nothing sleeps: the looks themselves take their time.
 #[track_caller]
 pub(crate) fn until<T>(mut look: impl FnMut() -> Option<T>) -> T {

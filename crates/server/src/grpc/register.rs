@@ -33,10 +33,18 @@ pub(super) async fn register(
     let session = registration.session.clone();
     let _turn = app.grpc.turn(scope, &worker).await;
     check_address(app, scope, &worker, session.as_ref(), peer)?;
-    app.handle.registry().register(scope, &worker, registration, app.handle.now());
-    if let Some(session) = session {
-        let start = StartSession { tenant: scope.tenant.clone(), worker: worker.clone(), session };
-        app.handle.start_session(start).await.map_err(Problem::from)?;
+    let is_start = app.handle.registry().register(scope, &worker, registration, app.handle.now());
+    match session {
+        Some(session) => {
+            let start = StartSession { tenant: scope.tenant.clone(), worker, session };
+            app.handle.start_session(start).await.map_err(Problem::from)?;
+        }
+        // What the worker held before it started anew is lost to it, but its heartbeats would extend it.
+        None if is_start => {
+            let session = Session { app: app.clone(), scope: scope.clone(), worker, id: None };
+            release_held(&session, ReleaseCause::Session).await?;
+        }
+        None => {}
     }
     let settings = app.grpc.settings;
     Ok(RegisterWorkerResponse {
@@ -57,13 +65,18 @@ pub(super) async fn unregister(
     check_address(app, &session.scope, &session.worker, session.id.as_ref(), peer)?;
     // First, so that it is offered nothing between its last lease and its end.
     app.handle.registry().unregister(&session.scope, &session.worker, session.id.as_ref(), app.handle.now());
+    let released_leases = release_held(&session, ReleaseCause::Worker).await?;
+    Ok(UnregisterWorkerResponse { released_leases })
+}
+
+/// Releases what the session holds, at no cost, and returns how many leases that were.
+async fn release_held(session: &Session, cause: ReleaseCause) -> Result<u32, Problem> {
     let held = session.held().await?;
     let released_leases = held.len() as u32;
-    let releases =
-        held.into_iter().map(|held| ReleaseLease { lease: held.lease, cause: ReleaseCause::Worker });
+    let releases = held.into_iter().map(|held| ReleaseLease { lease: held.lease, cause });
     let items = releases.map(|release| BatchItem::Command(Command::ReleaseLease(release)));
-    heartbeat::decide(app, items.collect()).await?;
-    Ok(UnregisterWorkerResponse { released_leases })
+    heartbeat::decide(&session.app, items.collect()).await?;
+    Ok(released_leases)
 }
 
 /// Until workers have identities, only the address that registered a worker, or its own session, may replace it or end it:

@@ -49,12 +49,17 @@ impl Session {
         }
     }
 
-    /// The registration of the worker, which must be that of this session (S3-33).
+    /// The registration of the worker, which must be that of this session (S3-33). A worker that is told to register was
+    /// heard nevertheless, so that its registration does not pass for the start of a worker.
     pub(super) fn registered(&self) -> Result<Registered, Status> {
         match self.state() {
             SessionState::Current(registered) => Ok(registered),
             SessionState::Replaced => Err(grpc_status::superseded(&self.worker)),
-            SessionState::Unknown => Err(grpc_status::not_registered(&self.worker)),
+            SessionState::Unknown => {
+                let handle = &self.app.handle;
+                handle.registry().record_heartbeat(&self.scope, &self.worker, handle.now());
+                Err(grpc_status::not_registered(&self.worker))
+            }
         }
     }
 

@@ -34,6 +34,35 @@ async fn s3_33_after_a_restart_a_worker_registers_again_and_its_leases_live_on()
     assert!(client.lease_task(ask("w", "q")).await.unwrap().into_inner().tasks.is_empty());
 }
 
+/// A worker of the plan that started again kept the leases of its earlier process: its heartbeats extended them for as long
+/// as an attempt may take.
+#[tokio::test]
+async fn s3_9_a_worker_without_a_session_that_starts_again_gives_back_what_it_held() {
+    let served = Served::start().await;
+    let mut client = served.worker("w").await;
+    let task_id = served.submit("q").await;
+    lease(&mut client, "w", "q").await;
+    client.register_worker(registration("w")).await.unwrap();
+    let shown = served.task(&task_id).await;
+    assert_eq!((&shown["state"], &shown["attempt"]), (&json!("WAITING"), &json!(1)));
+    let history = served.get(&format!("/v1/tasks/{task_id}/history")).await;
+    let last = history["events"].as_array().unwrap().last().unwrap().clone();
+    assert_eq!((&last["type"], &last["cause"]), (&json!("LeaseReleased"), &json!("SESSION")));
+
+    // It is told to register again by a server that has started again, so its attempt goes on.
+    lease(&mut client, "w", "q").await;
+    let served = served.restart().await;
+    let mut client = served.client().await;
+    is_refused(client.lease_task(ask("w", "q")).await, Code::FailedPrecondition, "not_registered");
+    client.register_worker(registration("w")).await.unwrap();
+    assert_eq!(served.task(&task_id).await["state"], "LEASED");
+
+    // Both have started again.
+    let served = served.restart().await;
+    served.client().await.register_worker(registration("w")).await.unwrap();
+    assert_eq!(served.task(&task_id).await["state"], "WAITING");
+}
+
 #[tokio::test]
 async fn a_report_on_a_purged_task_is_told_how_the_task_ended() {
     let served = Served::start().await;

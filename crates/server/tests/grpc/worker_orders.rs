@@ -33,11 +33,11 @@ async fn s3_25_the_operator_stops_a_worker_of_the_plan_which_finishes_what_it_ru
     assert!(told.should_shutdown && told.stopped_by_operator && told.registered, "{told:?}");
     let nothing = client.lease_task(ask("w", "q")).await.unwrap().into_inner().tasks;
     assert!(nothing.is_empty(), "{nothing:?}");
+    let done = client.update_task_status(completed("w", &held, "1")).await.unwrap().into_inner();
+    assert_eq!(done.verdict(), Verdict::Committed);
     // It registers again, for example after a lost connection: it is told again.
     client.register_worker(registration("w")).await.unwrap();
     assert!(heartbeat(&mut client).await.should_shutdown);
-    let done = client.update_task_status(completed("w", &held, "1")).await.unwrap().into_inner();
-    assert_eq!(done.verdict(), Verdict::Committed);
     let leave = UnregisterWorkerRequest { worker_id: "w".to_owned(), ..UnregisterWorkerRequest::default() };
     client.unregister_worker(leave).await.unwrap();
     let left = served.known("w").await;

@@ -14,8 +14,18 @@ const UPDATE: &str = "run: cargo run --package wire --features grpc --example ge
 fn the_committed_stubs_are_those_of_the_proto_files() {
     let fresh = tempfile::tempdir().unwrap();
     generate::generate(fresh.path()).unwrap();
-    let (fresh, committed) =
-        (contents(fresh.path()), contents(&Path::new(env!("CARGO_MANIFEST_DIR")).join("generated")));
+    compare(fresh.path(), &Path::new(env!("CARGO_MANIFEST_DIR")).join("generated"));
+}
+
+#[test]
+fn the_committed_stubs_of_the_plans_worker_are_those_of_the_plans_text() {
+    let fresh = tempfile::tempdir().unwrap();
+    generate::generate_plan_worker(fresh.path()).unwrap();
+    compare(fresh.path(), &Path::new(generate::PLAN_WORKER).join("generated"));
+}
+
+fn compare(fresh: &Path, committed: &Path) {
+    let (fresh, committed) = (contents(fresh), contents(committed));
     assert!(fresh.keys().eq(committed.keys()), "{UPDATE}");
     for (name, content) in &fresh {
         assert!(committed[name] == *content, "{name} differs; {UPDATE}");

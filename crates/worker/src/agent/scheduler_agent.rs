@@ -122,10 +122,11 @@ impl SchedulerAgent {
                                 }
                             }
                         }
-                        // The server may have forgotten the worker.
+                        // The server may have forgotten the worker. If it has not, a registration would release the
+                        // leases, as for a worker that has started anew.
                         Err(status) => {
                             pause(&mut backoff, &status).await;
-                            is_registered = false;
+                            is_registered = is_transient(&status);
                         }
                     }
                 }
