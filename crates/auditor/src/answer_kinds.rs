@@ -2,8 +2,8 @@
 //! so that no part of the model goes without histories.
 
 use authority::command::{
-    AttachAnswer, ConfigureAnswer, EndAnswer, ExtendAnswer, RedriveAnswer, Refusal, ReleaseAnswer,
-    StartAnswer, SubmitAnswer, Verdict,
+    AttachAnswer, ConfigureAnswer, CreateKeyAnswer, EndAnswer, ExtendAnswer, RedriveAnswer, Refusal,
+    ReleaseAnswer, RevokeKeyAnswer, StartAnswer, SubmitAnswer, Verdict,
 };
 use authority::{Answer, DeadReason, Outcome, Rejection};
 use coordinator::{Reply, Unavailable};
@@ -51,6 +51,12 @@ pub const EXPECTED_ANSWERS: &[&str] = &[
     "configuration invalid",
     "attached or detached",
     "attach: unknown task",
+    "key created",
+    "key: name taken",
+    "key: invalid",
+    "key revoked",
+    "key: unknown",
+    "keys",
     "done",
     "batch",
     "leases held",
@@ -79,6 +85,7 @@ pub const UNREACHED_ANSWERS: &[(&str, &str)] = &[
     ("refused: unknown queue", "is for servers that accept configured queues only"),
     ("refused: too many requirements", "takes 1,024 different requirements in one queue"),
     ("attach: too many", "takes 1,000 waiters of one task"),
+    ("key: too many", "takes 10,000 keys"),
     ("configuration refused", "takes 8,750 queues"),
     ("unavailable: overloaded", "takes 20,000 long polls, or 16,384 requests in the inbox"),
     ("more to do", "the engine goes on by itself until nothing is left to do"),
@@ -108,6 +115,7 @@ pub fn kinds_of_reply(reply: &Reply) -> Vec<&'static str> {
         Reply::PushTargets(_) => vec!["push targets"],
         Reply::TokenKey(Some(_)) => vec!["a token key"],
         Reply::TokenKey(None) => vec!["no token key"],
+        Reply::Keys(_) => vec!["keys"],
         Reply::Status(_) => vec!["status"],
         Reply::Depths(_) => vec!["depths"],
         Reply::Unavailable(Unavailable::Stopped) => vec!["unavailable: stopped"],
@@ -149,6 +157,12 @@ fn answer(answer: &Answer) -> Vec<&'static str> {
         Answer::Attached(AttachAnswer::Done) => vec!["attached or detached"],
         Answer::Attached(AttachAnswer::UnknownTask) => vec!["attach: unknown task"],
         Answer::Attached(AttachAnswer::TooMany) => vec!["attach: too many"],
+        Answer::KeyCreated(CreateKeyAnswer::Created) => vec!["key created"],
+        Answer::KeyCreated(CreateKeyAnswer::NameTaken) => vec!["key: name taken"],
+        Answer::KeyCreated(CreateKeyAnswer::TooMany) => vec!["key: too many"],
+        Answer::KeyCreated(CreateKeyAnswer::Invalid(_)) => vec!["key: invalid"],
+        Answer::KeyRevoked(RevokeKeyAnswer::Revoked) => vec!["key revoked"],
+        Answer::KeyRevoked(RevokeKeyAnswer::Unknown) => vec!["key: unknown"],
         Answer::Done(false) => vec!["done"],
         Answer::Done(true) => vec!["more to do"],
     }

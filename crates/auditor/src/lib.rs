@@ -9,6 +9,7 @@ pub mod answer_kinds;
 mod answers;
 mod coverage;
 pub mod history;
+mod keys;
 mod model;
 mod order;
 mod other_commands;
@@ -29,6 +30,7 @@ use coordinator::{BatchItem, Reply, Request};
 
 pub use coverage::{Coverage, Covered};
 use history::{AskId, Entry, Recorded};
+use keys::KeyModels;
 use model::TaskModel;
 use order::WaitingLines;
 use policy::Claim;
@@ -69,6 +71,7 @@ pub struct Auditor {
     delivered_leases: BTreeMap<Position, AskId>,
     /// Every key that ever signed, the last one newest.
     token_keys: Vec<Arc<str>>,
+    keys: KeyModels,
     /// The records by which owners took over.
     takeovers: Vec<Position>,
     /// The newest record that created a purged task again.
@@ -153,6 +156,7 @@ impl Auditor {
             causes: Causes::default(),
             delivered_leases: BTreeMap::new(),
             token_keys: Vec::new(),
+            keys: KeyModels::default(),
             takeovers: Vec::new(),
             created_again: Position::ZERO,
             applied: Position::ZERO,

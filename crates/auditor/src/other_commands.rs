@@ -35,6 +35,12 @@ impl Auditor {
             (Command::RotateTokenKey(RotateTokenKey { key_id }), Answer::Done(false)) => {
                 ensure(self.token_keys.contains(key_id), "no durable record makes it the key")
             }
+            (Command::CreateKey(create), Answer::KeyCreated(answer)) => {
+                self.answered_create_key(create, answer)
+            }
+            (Command::RevokeKey(revoke), Answer::KeyRevoked(answer)) => {
+                self.answered_revoke_key(asked, revoke, *answer)
+            }
             _ => Err("it is no answer to what was asked".into()),
         }
     }
@@ -126,7 +132,10 @@ impl Causes {
             Command::StartAttempt(start) => {
                 self.starts.insert((start.lease.fencing_token, start.started_by.clone()));
             }
-            Command::AttachOperation(_) | Command::DetachOperation(_) => self.others.push(command.clone()),
+            Command::AttachOperation(_)
+            | Command::DetachOperation(_)
+            | Command::CreateKey(_)
+            | Command::RevokeKey(_) => self.others.push(command.clone()),
             Command::RotateTokenKey(rotate) => {
                 self.rotations.insert(rotate.key_id.clone());
             }

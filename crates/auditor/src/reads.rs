@@ -35,6 +35,7 @@ impl Auditor {
             (Read::TokenKey, Reply::TokenKey(key)) => {
                 self.check_token_key(asked, key.as_ref().map(|key| &*key.id))
             }
+            (Read::Keys, Reply::Keys(keys)) => self.check_keys(asked, keys),
             (Read::Status, Reply::Status(status)) => {
                 ensure(status.position <= self.position, "it speaks of records that are not durable")?;
                 ensure(status.position >= asked.asked_at, "it is older than what was known when it was asked")

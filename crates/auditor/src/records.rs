@@ -33,6 +33,8 @@ impl Auditor {
                 self.takeovers.push(position);
             }
             Event::TokenKeyRotated(event) => self.rotated(event)?,
+            Event::KeyCreated(event) => self.key_created(event, position)?,
+            Event::KeyRevoked(event) => self.key_revoked(event, position)?,
             about_a_task => self.about_a_task(about_a_task, position, at)?,
         }
         self.position = position;

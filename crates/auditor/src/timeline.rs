@@ -168,7 +168,10 @@ impl<'a> TaskRecords<'a> {
             Event::OperationDetached(detached) => {
                 note("WAITER_LEFT", format!("{} no longer waits for the outcome", detached.operation), record)
             }
-            Event::QueueConfigured(_) | Event::TokenKeyRotated(_) => return None,
+            Event::QueueConfigured(_)
+            | Event::TokenKeyRotated(_)
+            | Event::KeyCreated(_)
+            | Event::KeyRevoked(_) => return None,
         };
         let mut step = self.bare(record, what);
         if let Some((number, lease)) = held {

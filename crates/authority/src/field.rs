@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use crate::event::{ExpiryCause, NextStep, ReleaseCause};
-use crate::tables::{DeadReport, QueueConfig, ReportDetails, TaskOptions};
+use crate::tables::{ApiKey, DeadReport, QueueConfig, ReportDetails, Role, TaskOptions};
 use crate::{
     Backoff, CancelCause, Category, Contract, DeadReason, Dedup, Digest, Position, Properties, PushTarget,
-    QueueKey, TaskError, TaskId, Time,
+    QueueKey, SecretHash, TaskError, TaskId, Time,
 };
 
 /// A field's name in JSON and its value. A field that is not set has no entry.
@@ -32,6 +32,9 @@ pub enum FieldValue<'a> {
     Push(&'a PushTarget),
     Config(&'a QueueConfig),
     Options(&'a TaskOptions),
+    /// Names; an empty list has no entry.
+    Texts(&'a [Arc<str>]),
+    Roles(&'a [Role]),
 }
 
 /// Adds up the memory of fields beyond their own size; a fair estimate.
@@ -83,6 +86,7 @@ describe! {
     Arc<TaskOptions>: value => FieldValue::Options(value);
     Vec<TaskId>: value => FieldValue::Tasks(value);
     Vec<Category>: value => FieldValue::Categories(value);
+    Vec<Role>: value => FieldValue::Roles(value);
     Backoff: value => FieldValue::Backoff(*value);
     TaskError: value => FieldValue::Error(value);
     QueueConfig: value => FieldValue::Config(value);
@@ -134,6 +138,25 @@ impl Describe for DeadReport {
 }
 
 impl Describe for Arc<ReportDetails> {
+    fn describe<'a>(&'a self, _: &'static str, fields: &mut impl Extend<NamedField<'a>>) {
+        fields.extend(self.fields());
+    }
+}
+
+impl Describe for Vec<Arc<str>> {
+    fn describe<'a>(&'a self, name: &'static str, fields: &mut impl Extend<NamedField<'a>>) {
+        if !self.is_empty() {
+            fields.extend([(name, FieldValue::Texts(self))]);
+        }
+    }
+}
+
+/// Nothing that shows events has a use for it.
+impl Describe for SecretHash {
+    fn describe<'a>(&'a self, _: &'static str, _: &mut impl Extend<NamedField<'a>>) {}
+}
+
+impl Describe for Arc<ApiKey> {
     fn describe<'a>(&'a self, _: &'static str, fields: &mut impl Extend<NamedField<'a>>) {
         fields.extend(self.fields());
     }

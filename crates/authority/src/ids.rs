@@ -18,6 +18,10 @@ pub struct Time(pub u64);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Digest(pub [u8; 16]);
 
+/// The SHA-256 of a key's secret, made outside.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct SecretHash(pub [u8; 32]);
+
 impl Position {
     pub const ZERO: Position = Position(0);
 
@@ -83,6 +87,12 @@ impl fmt::Display for Time {
 impl fmt::Debug for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for SecretHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("***")
     }
 }
 

@@ -24,14 +24,16 @@ mod task;
 pub use command::{Answer, Command, Decision};
 pub use event::{Event, InvalidTransition};
 pub use field::{FieldValue, NamedField};
-pub use ids::{Digest, Position, TaskId, Time};
+pub use ids::{Digest, Position, SecretHash, TaskId, Time};
 pub use lease_ref::{LeaseRef, Rejection};
 pub use properties::Properties;
 pub use push::PushTarget;
 pub use queue::{QueueCreation, QueueDefaults, QueueKey, QueueSettings, QueueView, Scope};
 pub use retry::{Backoff, TaskError};
-pub use state::{ListPage, Owner, Restore, State, TenantUsage, TokenKey};
-pub use tables::{CancelCause, Category, Contract, DeadReason, QueueConfig, ReportDetails, TaskOptions};
+pub use state::{ListPage, Owner, Restore, State, StoredKey, TenantUsage, TokenKey};
+pub use tables::{
+    ApiKey, CancelCause, Category, Contract, DeadReason, QueueConfig, ReportDetails, Role, TaskOptions,
+};
 pub use task::{
     CancelRequest, Dedup, HeldLease, Lease, Outcome, Phase, Report, Task, TaskSettings, TaskState, TaskView,
 };

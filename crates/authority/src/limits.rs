@@ -51,6 +51,12 @@ pub const MAX_PUSH_SECRET_BYTES: usize = 256;
 /// hour and are renewed by heartbeats in their second half.
 pub const MAX_PUSH_INTERVAL_MS: u64 = 30 * 60 * 1_000;
 
+/// Most API keys that live at one time.
+pub const MAX_KEYS: usize = 10_000;
+/// Most tenants, and most queues, that one key names.
+pub const MAX_KEY_TENANTS: usize = 16;
+pub const MAX_KEY_QUEUES: usize = 16;
+
 /// Most leases granted by one command.
 pub const MAX_GRANTS: usize = 100;
 /// No further lease is granted by a command whose payloads together reach this; one that is larger goes alone.

@@ -132,6 +132,15 @@ macro_rules! event_table {
                 1 "epoch" epoch: u64,
                 2 "node" node: Arc<str>,
             }
+            /// An API key was created. Only its holder knows the secret; the record has a hash of it.
+            20 KeyCreated(KeyCreated) of ledger {
+                1 "key" key: Arc<ApiKey>,
+            }
+            /// An API key ended; nobody is admitted with it any more.
+            21 KeyRevoked(KeyRevoked) of ledger {
+                1 "keyId" key_id: Arc<str>,
+                2 "revokedBy" revoked_by: Arc<str>,
+            }
         }
     };
 }
@@ -191,6 +200,24 @@ macro_rules! message_table {
                 3 "cancelledDuringPhase" cancelled_during_phase: Option<Arc<str>>,
                 /// Free JSON, as it was sent. The next attempt receives it.
                 4 "partialProgress" partial_progress: Option<Arc<[u8]>>,
+            }
+            /// An API key: who is admitted with it, and to what.
+            #[derive(Clone, Debug, PartialEq, Eq)]
+            ApiKey {
+                1 "keyId" id: Arc<str>,
+                /// Unique among the keys that live.
+                2 "name" name: Arc<str>,
+                /// The tenants that it may act for. The role admin has all tenants and names none.
+                3 "tenants" tenants: Vec<Arc<str>>,
+                4 "roles" roles: Vec<Role>,
+                /// The queues that it may submit to and lease from; all when there is none.
+                5 "queues" queues: Vec<Arc<str>>,
+                /// How the names of its workers begin.
+                6 "workerPrefix" worker_prefix: Option<Arc<str>>,
+                7 "expiresAt" expires_at: Option<Time>,
+                8 "secretHash" secret_hash: SecretHash,
+                /// The name of the key that created it, or of the command.
+                9 "createdBy" created_by: Arc<str>,
             }
         }
     };
@@ -271,6 +298,17 @@ define_enumerations! {
         /// The scheduler's stream.
         5 "STREAM" Stream,
     }
+    /// What the holder of a key may do in its tenants. The server's table of permissions says which calls these are.
+    Role {
+        1 "reader" Reader,
+        2 "submitter" Submitter,
+        3 "worker" Worker,
+        4 "builder" Builder,
+        5 "cache-writer" CacheWriter,
+        6 "operator" Operator,
+        /// Every call, in all tenants.
+        7 "admin" Admin,
+    }
     ReleaseCause {
         /// The worker gave it back.
         1 "WORKER" Worker,
@@ -306,6 +344,6 @@ macro_rules! define_messages {
 use std::sync::Arc;
 
 use crate::field::{Describe, NamedField};
-use crate::{Backoff, Dedup, Digest, Position, PushTarget, TaskError, TaskId, Time};
+use crate::{Backoff, Dedup, Digest, Position, PushTarget, SecretHash, TaskError, TaskId, Time};
 
 message_table!(define_messages);

@@ -49,9 +49,11 @@ fn s4_3_memory_that_is_not_from_the_ledger_may_be_lost() {
 
 #[test]
 fn s4_5_the_records_are_a_closed_list_and_each_has_its_decision() {
-    const CLOSED: [&str; 17] = [
+    const CLOSED: [&str; 19] = [
         "AttemptStarted",
         "CancelRequested",
+        "KeyCreated",
+        "KeyRevoked",
         "LeaseExpired",
         "LeaseExtended",
         "LeaseGranted",
@@ -75,6 +77,8 @@ fn s4_5_the_records_are_a_closed_list_and_each_has_its_decision() {
         for command in [
             Command::TakeOver(TakeOver { node: Arc::from("n") }),
             Command::RotateTokenKey(RotateTokenKey { key_id: Arc::from("k") }),
+            commands::create_key("k", "ci"),
+            commands::revoke_key("k"),
             commands::submit(500),
             Command::AttachOperation(AttachOperation { scope: scope.clone(), task, operation }),
             Command::DetachOperation(DetachOperation { scope, task, operation: Arc::from("op") }),

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use authority::command::{RotateTokenKey, TakeOver};
 use authority::{
-    Command, Owner, Position, QueueConfig, QueueKey, Restore, State, Task, TaskState, Time, TokenKey,
+    Command, Owner, Position, QueueConfig, QueueKey, Restore, State, StoredKey, Task, TaskState, Time,
+    TokenKey,
 };
 
 use crate::support::{Actor, Prng, World, commands, same_state};
@@ -24,6 +25,7 @@ struct Settings {
     queues: Vec<(Arc<QueueKey>, QueueConfig, Position)>,
     owner: Option<Owner>,
     token_key: Option<TokenKey>,
+    keys: Vec<StoredKey>,
 }
 
 impl Snapshot {
@@ -52,6 +54,7 @@ impl Snapshot {
                 .collect(),
             owner: state.owner().cloned(),
             token_key: state.token_key().cloned(),
+            keys: state.keys().cloned().collect(),
         });
     }
 
@@ -66,6 +69,9 @@ impl Snapshot {
         }
         settings.owner.into_iter().for_each(|owner| restore.owner(owner));
         settings.token_key.into_iter().for_each(|key| restore.token_key(key));
+        for key in settings.keys {
+            restore.key(key).expect("each key is in the snapshot once");
+        }
         restore.finish(end)
     }
 }
@@ -105,6 +111,11 @@ fn snapshot_during(seed: u64) {
         let command = match prng.below(40) {
             0 => Command::TakeOver(TakeOver { node: Arc::from("n") }),
             1 => Command::RotateTokenKey(RotateTokenKey { key_id: Arc::from(format!("k{}", prng.below(3))) }),
+            2 | 3 => {
+                let id = format!("key-{}", prng.below(4));
+                commands::create_key(&id, &id)
+            }
+            4 => commands::revoke_key(&format!("key-{}", prng.below(4))),
             _ => actor.command(),
         };
         let answer = world.run(command.clone());

@@ -161,6 +161,8 @@ fn kind(answer: &Answer) -> String {
         Answer::Submitted(answer) => format!("{answer:?}"),
         Answer::Configured(answer) => format!("{answer:?}"),
         Answer::Attached(answer) => format!("{answer:?}"),
+        Answer::KeyCreated(answer) => format!("{answer:?}"),
+        Answer::KeyRevoked(answer) => format!("{answer:?}"),
         Answer::Done(_) => "done".to_string(),
     }
 }

@@ -1,6 +1,7 @@
 //! The tests of the authority in one binary: scripts, requirements by number, the table of states and commands,
 //! an enumeration of short histories, a naive model, snapshots, fault rows and extreme values.
 
+mod api_keys;
 mod bounds;
 mod enumeration;
 mod extremes;

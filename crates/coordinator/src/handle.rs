@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use authority::command::*;
 use authority::{
-    Answer, Command, HeldLease, ListPage, Position, PushTarget, QueueKey, QueueView, Scope, TaskId,
-    TaskState, Time, TokenKey, command_table,
+    Answer, Command, HeldLease, ListPage, Position, PushTarget, QueueKey, QueueView, Scope, StoredKey,
+    TaskId, TaskState, Time, TokenKey, command_table,
 };
 use smallvec::smallvec;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
@@ -134,6 +134,8 @@ impl Handle {
         /// The queues whose tasks are pushed, over all scopes.
         push_targets() => Request::Read(Read::PushTargets) => PushTargets(Vec<(Arc<QueueKey>, Arc<PushTarget>)>);
         token_key() => Request::Read(Read::TokenKey) => TokenKey(Option<TokenKey>);
+        /// The API keys that live, by id.
+        keys() => Request::Read(Read::Keys) => Keys(Vec<StoredKey>);
         status() => Request::Read(Read::Status) => Status(Status);
         /// How much waits and runs: in the queues of these names over all scopes, and in all others together.
         depths(names: Arc<[String]>) => Request::Read(Read::Depths(names)) => Depths(Vec<Depth>);

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use authority::command::{ExtendLease, Grant, LeaseTasks, RedriveAnswer, Refusal, SubmitAnswer};
 use authority::{
-    Answer, Command, HeldLease, ListPage, Position, PushTarget, QueueKey, QueueView, Scope, TaskId,
-    TaskState, TaskView, Time, TokenKey,
+    Answer, Command, HeldLease, ListPage, Position, PushTarget, QueueKey, QueueView, Scope, StoredKey,
+    TaskId, TaskState, TaskView, Time, TokenKey,
 };
 use smallvec::{SmallVec, smallvec};
 
@@ -151,6 +151,8 @@ pub enum Read {
     PushTargets,
     /// The key that signs task tokens.
     TokenKey,
+    /// The API keys that live.
+    Keys,
     Status,
     /// The queues of these names, over all scopes, and all others together.
     Depths(Arc<[String]>),
@@ -190,6 +192,7 @@ pub enum Reply {
     ScopesWith(Vec<Scope>),
     PushTargets(Vec<(Arc<QueueKey>, Arc<PushTarget>)>),
     TokenKey(Option<TokenKey>),
+    Keys(Vec<StoredKey>),
     Status(Status),
     Depths(Vec<Depth>),
     Unavailable(Unavailable),

@@ -5,12 +5,14 @@
 
 use authority::{State, TaskId};
 
-use crate::record::snapshot::{encode_header, encode_owner, encode_queue, encode_task, encode_token_key};
+use crate::record::snapshot::{
+    encode_header, encode_key, encode_owner, encode_queue, encode_task, encode_token_key,
+};
 
 /// Keeps the digest apart from every other use of the hash; a new meaning gets a new number.
 const CONTEXT: &str = "lessor 2026 state digest v1";
 
-/// Hashes position, time, the tasks by id with their queues, the configured queues by name, owner and token key.
+/// Hashes position, time, the tasks by id with their queues, the configured queues by name, owner, token key and API keys.
 pub fn state_digest(state: &State) -> blake3::Hash {
     let mut hasher = blake3::Hasher::new_derive_key(CONTEXT);
     let mut entry = Vec::new();
@@ -24,6 +26,7 @@ pub fn state_digest(state: &State) -> blake3::Hash {
     if let Some(key) = state.token_key() {
         encode_token_key(key, &mut entry);
     }
+    state.keys().for_each(|key| encode_key(key, &mut entry));
     hasher.update(&entry);
     for (_, slot) in slots_by_id(state) {
         if let Some((queue, task)) = state.in_slot(slot) {

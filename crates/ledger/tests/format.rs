@@ -80,6 +80,11 @@ fn p12_a_directory_of_format_version_3_can_be_read() {
     assert_can_be_read("v3");
 }
 
+#[test]
+fn p12_a_directory_of_format_version_4_can_be_read() {
+    assert_can_be_read("v4");
+}
+
 fn assert_can_be_read(version: &str) {
     let directory = tempfile::tempdir().expect("a temporary directory");
     for (name, bytes) in files(&fixture(version)) {
@@ -121,10 +126,10 @@ fn the_same_history_still_gives_the_same_bytes() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     write_history(directory.path());
     for ((name, written), (expected_name, expected)) in
-        files(directory.path()).into_iter().zip(files(&fixture("v3")))
+        files(directory.path()).into_iter().zip(files(&fixture("v4")))
     {
         assert_eq!(name, expected_name);
         assert!(written == expected, "{name} differs");
     }
-    assert_eq!(files(directory.path()).len(), files(&fixture("v3")).len());
+    assert_eq!(files(directory.path()).len(), files(&fixture("v4")).len());
 }

@@ -7,6 +7,7 @@ mod admission;
 mod attach_operation;
 mod cancel_task;
 mod configure_queue;
+mod create_key;
 mod detach_operation;
 mod end_worker;
 mod extend_lease;
@@ -17,6 +18,7 @@ mod redrive_task;
 mod release_lease;
 mod report_completion;
 mod report_failure;
+mod revoke_key;
 mod rotate_token_key;
 mod start_attempt;
 mod start_session;
@@ -28,6 +30,7 @@ mod verdict;
 pub use attach_operation::{AttachAnswer, AttachOperation};
 pub use cancel_task::{CancelTask, EndAnswer};
 pub use configure_queue::{ConfigureAnswer, ConfigureQueue};
+pub use create_key::{CreateKey, CreateKeyAnswer};
 pub use detach_operation::DetachOperation;
 pub use end_worker::EndWorker;
 pub use extend_lease::{ExtendAnswer, ExtendLease};
@@ -38,6 +41,7 @@ pub use redrive_task::{RedriveAnswer, RedriveTask};
 pub use release_lease::{ReleaseAnswer, ReleaseLease};
 pub use report_completion::ReportCompletion;
 pub use report_failure::ReportFailure;
+pub use revoke_key::{RevokeKey, RevokeKeyAnswer};
 pub use rotate_token_key::RotateTokenKey;
 pub use start_attempt::{StartAnswer, StartAttempt};
 pub use start_session::StartSession;
@@ -73,6 +77,8 @@ macro_rules! command_table {
             AttachOperation(AttachOperation) => Attached(AttachAnswer), call attach;
             DetachOperation(DetachOperation) => Attached(AttachAnswer), call detach;
             RotateTokenKey(RotateTokenKey) => Done(bool), call rotate_token_key;
+            CreateKey(CreateKey) => KeyCreated(CreateKeyAnswer), call create_key;
+            RevokeKey(RevokeKey) => KeyRevoked(RevokeKeyAnswer), call revoke_key;
             TakeOver(TakeOver) => Done(bool);
             Tick(Tick) => Done(bool);
             Purge(Purge) => Done(bool);
@@ -109,6 +115,8 @@ pub enum Answer {
     Redriven(RedriveAnswer),
     Configured(ConfigureAnswer),
     Attached(AttachAnswer),
+    KeyCreated(CreateKeyAnswer),
+    KeyRevoked(RevokeKeyAnswer),
     /// The events say it all. True when there may be more to do.
     Done(bool),
 }

@@ -5,6 +5,8 @@
 
 mod attempt_started;
 mod cancel_requested;
+mod key_created;
+mod key_revoked;
 mod lease_expired;
 mod lease_extended;
 mod lease_granted;
@@ -30,8 +32,8 @@ use crate::field::{Describe, NamedField};
 use crate::rules;
 use crate::state::{Slot, State};
 use crate::{
-    CancelCause, Contract, DeadReason, Digest, Position, Properties, QueueConfig, QueueKey, ReportDetails,
-    Task, TaskError, TaskId, TaskOptions, Time,
+    ApiKey, CancelCause, Contract, DeadReason, Digest, Position, Properties, QueueConfig, QueueKey,
+    ReportDetails, Task, TaskError, TaskId, TaskOptions, Time,
 };
 
 macro_rules! define_events {

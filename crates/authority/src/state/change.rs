@@ -39,19 +39,19 @@ impl State {
         queue.created.insert((created, slot));
         queue.dedup_insert(&self.tasks, slot);
         self.resize(slot, Size::default(), Size::of(self.tasks.at(slot)));
-        let keys = self.keys(slot);
+        let keys = self.index_keys(slot);
         self.add_keys(slot, &keys);
     }
 
     pub(crate) fn change(&mut self, slot: Slot, at: At, change: impl FnOnce(&mut Task)) {
-        let before = self.keys(slot);
+        let before = self.index_keys(slot);
         let task = self.tasks.at_mut(slot);
         let size = Size::of(task);
         change(task);
         task.last = at.position;
         let new_size = Size::of(task);
         self.resize(slot, size, new_size);
-        let after = self.keys(slot);
+        let after = self.index_keys(slot);
         if before != after {
             self.remove_keys(slot, &before);
             self.add_keys(slot, &after);
@@ -59,7 +59,7 @@ impl State {
     }
 
     pub(crate) fn remove(&mut self, slot: Slot) {
-        let keys = self.keys(slot);
+        let keys = self.index_keys(slot);
         self.remove_keys(slot, &keys);
         self.resize(slot, Size::of(self.tasks.at(slot)), Size::default());
         let queue_id = self.queue_by_slot[slot.0 as usize];
@@ -105,7 +105,7 @@ impl State {
         self.tenants.resize(tenant, before.bytes, after.bytes);
     }
 
-    fn keys(&self, slot: Slot) -> IndexKeys {
+    fn index_keys(&self, slot: Slot) -> IndexKeys {
         IndexKeys::of(slot, self.tasks.at(slot), self.ready_until)
     }
 

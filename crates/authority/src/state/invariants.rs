@@ -12,6 +12,7 @@ impl State {
         for (slot, task) in self.tasks.iter() {
             self.check_task(slot).map_err(|what| format!("task {} ({:?}): {what}", task.id, task.state()))?;
         }
+        ensure(self.keys.len() <= crate::limits::MAX_KEYS, "more keys live than may")?;
         self.check_leases()?;
         self.check_indexes()
     }

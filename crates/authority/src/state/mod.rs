@@ -1,6 +1,7 @@
 //! The state: every task, and the indexes over them. It changes by events only; the indexes are derived, and
 //! losing them all would be harmless.
 
+mod api_keys;
 mod change;
 mod ended;
 mod id_index;
@@ -14,6 +15,7 @@ mod restore;
 mod slab;
 mod tenants;
 
+pub use api_keys::StoredKey;
 pub use list::ListPage;
 pub(crate) use ready::{QueueEntry, ReadyIndex};
 pub use restore::Restore;
@@ -67,6 +69,7 @@ pub struct State {
     max_final_bytes: Option<usize>,
     owner: Option<Owner>,
     token_key: Option<TokenKey>,
+    keys: BTreeMap<Arc<str>, StoredKey>,
 }
 
 /// Who may append to the ledger.

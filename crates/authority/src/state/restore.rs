@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use super::{Owner, State, TokenKey};
+use super::{Owner, State, StoredKey, TokenKey};
 use crate::event::{At, Event, InvalidTransition, TasksPurged};
 use crate::rules;
 use crate::{Position, QueueConfig, QueueKey, Task, TaskId, Time};
@@ -42,6 +42,15 @@ impl Restore {
 
     pub fn token_key(&mut self, key: TokenKey) {
         self.state.token_key = Some(key);
+    }
+
+    pub fn key(&mut self, key: StoredKey) -> Result<(), InvalidTransition> {
+        if self.state.key(&key.key.id).is_some() {
+            let what = format!("key {} is in the snapshot twice", key.key.id);
+            return Err(InvalidTransition { position: key.since, what });
+        }
+        self.state.insert_key(key);
+        Ok(())
     }
 
     /// The state, ready for the records after `begin`. Until `end` they may be part of it already.
@@ -90,6 +99,12 @@ impl State {
             }
             Event::TokenKeyRotated(_) => self.token_key.as_ref().map(|key| key.since),
             Event::OwnerTookOver(_) => self.owner.as_ref().map(|owner| owner.since),
+            Event::KeyCreated(event) => self.key(&event.key.id).map(|stored| stored.since),
+            Event::KeyRevoked(event) => match self.key(&event.key_id) {
+                Some(stored) => Some(stored.since),
+                // It was revoked before its slice was taken.
+                None => return Ok(()),
+            },
             about_a_task => match about_a_task.task().and_then(|id| self.task(id)) {
                 Some(task) => Some(task.last),
                 None if matches!(event, Event::TaskCreated(_)) => None,

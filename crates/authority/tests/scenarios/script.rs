@@ -147,6 +147,11 @@ impl Script {
             }
             "key" => Command::RotateTokenKey(RotateTokenKey { key_id: Arc::from(words.next()?) }),
             "owner" => Command::TakeOver(TakeOver { node: Arc::from(words.next()?) }),
+            "createKey" => {
+                let id = words.next()?;
+                commands::create_key(id, words.next()?)
+            }
+            "revokeKey" => commands::revoke_key(words.next()?),
             "tick" => commands::tick(),
             "purge" => Command::Purge(Purge { by_age: words.take("byAge") != Some("false") }),
             other => return Err(format!("{other} is no command")),

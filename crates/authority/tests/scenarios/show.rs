@@ -63,6 +63,8 @@ pub(super) fn event(names: &Names, event: &Event) -> String {
             event.tasks.iter().map(|id| format!(" {}", names.of_task(*id))).collect::<String>()
         }
         Event::TokenKeyRotated(event) => format!(" {}", event.key_id),
+        Event::KeyCreated(event) => format!(" {} {}", event.key.id, event.key.name),
+        Event::KeyRevoked(event) => format!(" {} by {}", event.key_id, event.revoked_by),
         Event::OwnerTookOver(event) => format!(" epoch {} {}", event.epoch, event.node),
     };
     format!("{}{task}{rest}", event.name())
@@ -98,6 +100,8 @@ pub(super) fn answer(names: &Names, answer: &Answer) -> Vec<String> {
         Answer::Configured(ConfigureAnswer::Invalid(_)) => one("invalid".to_string()),
         Answer::Configured(other) => one(format!("{other:?}")),
         Answer::Attached(answer) => one(format!("{answer:?}")),
+        Answer::KeyCreated(answer) => one(format!("{answer:?}")),
+        Answer::KeyRevoked(answer) => one(format!("{answer:?}")),
         Answer::Done(more) => one(if *more { "done, more" } else { "done" }.to_string()),
     }
 }

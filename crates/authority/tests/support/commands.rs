@@ -5,8 +5,8 @@ use std::sync::Arc;
 use authority::command::*;
 use authority::event::ReleaseCause;
 use authority::{
-    Backoff, Category, Command, Digest, LeaseRef, Properties, QueueConfig, QueueKey, Scope, TaskError,
-    TaskId, TaskOptions,
+    ApiKey, Backoff, Category, Command, Digest, LeaseRef, Properties, QueueConfig, QueueKey, Role, Scope,
+    SecretHash, TaskError, TaskId, TaskOptions,
 };
 
 pub(crate) fn scope() -> Scope {
@@ -151,6 +151,28 @@ pub(crate) fn session(worker: &str, session: &str) -> Command {
 
 pub(crate) fn configure(name: &str, config: QueueConfig) -> Command {
     Command::ConfigureQueue(ConfigureQueue { queue: queue(name), config })
+}
+
+pub(crate) fn api_key(id: &str, name: &str) -> ApiKey {
+    ApiKey {
+        id: Arc::from(id),
+        name: Arc::from(name),
+        tenants: vec![Arc::from("acme")],
+        roles: vec![Role::Worker],
+        queues: Vec::new(),
+        worker_prefix: None,
+        expires_at: None,
+        secret_hash: SecretHash([7; 32]),
+        created_by: Arc::from("root"),
+    }
+}
+
+pub(crate) fn create_key(id: &str, name: &str) -> Command {
+    Command::CreateKey(CreateKey { key: Arc::new(api_key(id, name)) })
+}
+
+pub(crate) fn revoke_key(id: &str) -> Command {
+    Command::RevokeKey(RevokeKey { key_id: Arc::from(id), revoked_by: Arc::from("root") })
 }
 
 pub(crate) fn tick() -> Command {

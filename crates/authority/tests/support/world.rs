@@ -215,6 +215,7 @@ pub(crate) fn same_state(a: &State, b: &State) -> Result<(), String> {
         ("the next due time", a.next_due() == b.next_due()),
         ("the next purge", a.next_purge() == b.next_purge()),
         ("the size", a.bytes() == b.bytes()),
+        ("an API key", a.keys().eq(b.keys())),
         ("the owner or the key", (a.owner(), a.token_key()) == (b.owner(), b.token_key())),
     ];
     match same.iter().find(|(_, same)| !same) {

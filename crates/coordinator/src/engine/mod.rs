@@ -300,6 +300,7 @@ impl<T: ReplyTo> Engine<T> {
             Read::ScopesWith(queue) => Reply::ScopesWith(self.state.scopes_with(&queue)),
             Read::PushTargets => Reply::PushTargets(self.state.push_targets()),
             Read::TokenKey => Reply::TokenKey(self.state.token_key().cloned()),
+            Read::Keys => Reply::Keys(self.state.keys().cloned().collect()),
             Read::Depths(names) => Reply::Depths(self.depths(&names)),
             Read::Status => Reply::Status(Status {
                 position: self.state.position(),

@@ -15,7 +15,7 @@ pub(super) const HEADER_BYTES: usize = 64;
 /// The tag at the start of every further sector.
 pub(super) const TAG_BYTES: usize = 4;
 /// The version this code writes, and the newest it reads.
-pub const FORMAT_VERSION: u16 = 3;
+pub const FORMAT_VERSION: u16 = 4;
 
 /// The highest bit of its last byte is clear, that of every tag is set: no sector can be taken for both.
 const MAGIC: [u8; 4] = *b"LFRM";

@@ -4,8 +4,9 @@ use std::sync::{Arc, LazyLock};
 
 use authority::event::{ExpiryCause, NextStep, ReleaseCause};
 use authority::{
-    Backoff, CancelCause, CancelRequest, Category, Contract, DeadReason, Dedup, Digest, Lease, Outcome,
-    Owner, Properties, PushTarget, QueueConfig, QueueKey, Report, Scope, TaskError, TaskId, Time, TokenKey,
+    ApiKey, Backoff, CancelCause, CancelRequest, Category, Contract, DeadReason, Dedup, Digest, Lease,
+    Outcome, Owner, Properties, PushTarget, QueueConfig, QueueKey, Report, Role, Scope, SecretHash,
+    StoredKey, TaskError, TaskId, Time, TokenKey,
 };
 use prost::encoding::encode_varint;
 
@@ -28,9 +29,10 @@ messages! { finish:
     Report { 1 attempt, 2 fencing_token, 3 digest, 4 outcome, }
     Owner { 1 epoch, 2 node, 3 since, }
     TokenKey { 1 id, 2 since, }
+    StoredKey { 1 key, 2 created_at, 3 since, }
 }
 
-required!(TaskId, Digest, Arc<QueueKey>, TaskError, QueueConfig,);
+required!(TaskId, Digest, Arc<QueueKey>, TaskError, QueueConfig, SecretHash, Arc<ApiKey>,);
 
 /// Enumerations by the authority's numbers. Zero is never written.
 macro_rules! enumerations {
@@ -60,6 +62,7 @@ enumerations! {
     ExpiryCause "the cause of an expiry",
     ReleaseCause "the cause of a release",
     Contract "the contract of a lease",
+    Role "the role of a key",
 }
 
 /// Sixteen bytes as two halves, so that reading an id allocates nothing.
@@ -102,6 +105,18 @@ impl Value for Digest {
 
     fn read(tag: u32, fields: &mut Fields<'_>) -> Result<Option<Digest>, DecodeError> {
         Ok(read_id(tag, fields)?.map(|id| Digest(id.to_be_bytes())))
+    }
+}
+
+impl Value for SecretHash {
+    fn write(&self, tag: u32, out: &mut Vec<u8>) {
+        write_block(tag, out, |out| out.extend_from_slice(&self.0));
+    }
+
+    fn read(tag: u32, fields: &mut Fields<'_>) -> Result<Option<SecretHash>, DecodeError> {
+        let Some(bytes) = fields.block(tag)? else { return Ok(None) };
+        let hash = bytes.try_into().map_err(|_| DecodeError::Invalid("a hash has not 32 bytes"))?;
+        Ok(Some(SecretHash(hash)))
     }
 }
 
@@ -219,7 +234,7 @@ macro_rules! repeated {
     };
 }
 
-repeated!(Report, Arc<str>,);
+repeated!(Report, Arc<str>, Role,);
 
 /// A message with a packed list, because an empty list is not the same as none.
 impl Value for Vec<Category> {

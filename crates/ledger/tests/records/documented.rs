@@ -90,6 +90,10 @@ fn protobuf(rust: &str) -> String {
         "DeadReason" => "dead reason",
         "Contract" => "contract",
         "Arc<ReportDetails>" => "ReportDetails",
+        "Arc<ApiKey>" => "ApiKey",
+        "SecretHash" => "bytes",
+        "Vec<Arc<str>>" => "repeated string",
+        "Vec<Role>" => "repeated role",
         other => panic!("docs/records.md has no name for {other}"),
     };
     name.to_owned()

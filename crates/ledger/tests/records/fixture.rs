@@ -11,25 +11,34 @@ use crate::samples;
 const RECORDS_V1: &[u8] = include_bytes!("../fixtures/records-v1.bin");
 const RECORDS_V2: &[u8] = include_bytes!("../fixtures/records-v2.bin");
 const RECORDS_V3: &[u8] = include_bytes!("../fixtures/records-v3.bin");
+const RECORDS_V4: &[u8] = include_bytes!("../fixtures/records-v4.bin");
 /// One block of snapshot entries.
 const SNAPSHOT_V1: &[u8] = include_bytes!("../fixtures/snapshot-v1.bin");
 const SNAPSHOT_V2: &[u8] = include_bytes!("../fixtures/snapshot-v2.bin");
 const SNAPSHOT_V3: &[u8] = include_bytes!("../fixtures/snapshot-v3.bin");
-const EVENT_KINDS: usize = 17;
+const SNAPSHOT_V4: &[u8] = include_bytes!("../fixtures/snapshot-v4.bin");
+/// The kinds of events up to version 3, and today's.
+const OLD_EVENT_KINDS: usize = 17;
+const EVENT_KINDS: usize = 19;
 
 #[test]
 fn p12_records_of_version_1_decode_and_encode_to_the_same_bytes() {
-    assert_reads_and_writes(RECORDS_V1, &samples::records_v1());
+    assert_reads_and_writes(RECORDS_V1, &samples::records_v1(), OLD_EVENT_KINDS);
 }
 
 #[test]
 fn p12_records_of_version_2_decode_and_encode_to_the_same_bytes() {
-    assert_reads_and_writes(RECORDS_V2, &samples::records_v2());
+    assert_reads_and_writes(RECORDS_V2, &samples::records_v2(), OLD_EVENT_KINDS);
 }
 
 #[test]
 fn p12_records_of_version_3_decode_and_encode_to_the_same_bytes() {
-    assert_reads_and_writes(RECORDS_V3, &samples::records());
+    assert_reads_and_writes(RECORDS_V3, &samples::records_v3(), OLD_EVENT_KINDS);
+}
+
+#[test]
+fn p12_records_of_version_4_decode_and_encode_to_the_same_bytes() {
+    assert_reads_and_writes(RECORDS_V4, &samples::records(), EVENT_KINDS);
 }
 
 #[test]
@@ -44,10 +53,15 @@ fn p12_snapshot_entries_of_version_2_decode_and_encode_to_the_same_bytes() {
 
 #[test]
 fn p12_snapshot_entries_of_version_3_decode_and_encode_to_the_same_bytes() {
-    let decoded: Result<Vec<_>, _> = BlockDecoder::default().entries(SNAPSHOT_V3).collect();
-    let decoded = decoded.expect("version 3 is readable");
+    assert_reads_old_entries(SNAPSHOT_V3, &samples::entries_v3());
+}
+
+#[test]
+fn p12_snapshot_entries_of_version_4_decode_and_encode_to_the_same_bytes() {
+    let decoded: Result<Vec<_>, _> = BlockDecoder::default().entries(SNAPSHOT_V4).collect();
+    let decoded = decoded.expect("version 4 is readable");
     assert_eq!(decoded, samples::entries());
-    assert_eq!(block_of(&decoded), SNAPSHOT_V3);
+    assert_eq!(block_of(&decoded), SNAPSHOT_V4);
 }
 
 fn assert_reads_old_entries(fixture: &[u8], expected: &[SnapshotEntry]) {
@@ -59,7 +73,7 @@ fn assert_reads_old_entries(fixture: &[u8], expected: &[SnapshotEntry]) {
     assert!(fixture.ends_with(&after_the_header));
 }
 
-fn assert_reads_and_writes(fixture: &[u8], expected: &[Record]) {
+fn assert_reads_and_writes(fixture: &[u8], expected: &[Record], event_kinds: usize) {
     let (mut rest, mut decoded, mut again) = (fixture, Vec::new(), Vec::new());
     while !rest.is_empty() {
         let length = prost::decode_length_delimiter(&mut rest).expect("the fixture has lengths");
@@ -73,7 +87,7 @@ fn assert_reads_and_writes(fixture: &[u8], expected: &[Record]) {
     assert_eq!(decoded, expected);
     assert_eq!(again, fixture);
     let kinds: BTreeSet<_> = decoded.iter().map(|record| record.event.name()).collect();
-    assert_eq!(kinds.len(), EVENT_KINDS, "the fixture has one record of each kind");
+    assert_eq!(kinds.len(), event_kinds, "the fixture has one record of each kind");
 }
 
 pub(crate) fn block_of(entries: &[SnapshotEntry]) -> Vec<u8> {
@@ -87,6 +101,7 @@ pub(crate) fn block_of(entries: &[SnapshotEntry]) -> Vec<u8> {
             }
             SnapshotEntry::Owner(owner) => snapshot::encode_owner(owner, &mut block),
             SnapshotEntry::TokenKey(key) => snapshot::encode_token_key(key, &mut block),
+            SnapshotEntry::Key(key) => snapshot::encode_key(key, &mut block),
         }
     }
     block

@@ -122,9 +122,30 @@ impl History {
             }
             37 if self.draw(2) == 0 => Command::TakeOver(TakeOver { node: self.name("n", 2) }),
             37 => Command::RotateTokenKey(RotateTokenKey { key_id: self.name("k", 3) }),
+            38 if self.draw(2) == 0 => self.key(),
             38 => Command::Tick(Tick),
             _ => Command::Purge(Purge { by_age: true }),
         }
+    }
+
+    fn key(&mut self) -> Command {
+        let id = self.name("key", 4);
+        if self.draw(3) == 0 {
+            return Command::RevokeKey(RevokeKey { key_id: id, revoked_by: "root".into() });
+        }
+        Command::CreateKey(CreateKey {
+            key: Arc::new(ApiKey {
+                name: id.clone(),
+                id,
+                tenants: vec![scope().tenant],
+                roles: vec![Role::Worker],
+                queues: Vec::new(),
+                worker_prefix: None,
+                expires_at: None,
+                secret_hash: SecretHash([3; 32]),
+                created_by: "root".into(),
+            }),
+        })
     }
 
     fn submit(&mut self) -> Command {

@@ -16,7 +16,7 @@ const TASK_DEAD: u32 = 11;
 const QUEUE_CONFIGURED: u32 = 16;
 const TASKS_PURGED: u32 = 17;
 /// The first tag that no version 1 writer uses.
-const UNUSED: u32 = 20;
+const UNUSED: u32 = 22;
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 5_000, failure_persistence: None, ..ProptestConfig::default() })]

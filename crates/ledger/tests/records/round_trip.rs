@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use authority::{Owner, Position, Time, TokenKey};
+use authority::{Owner, Position, StoredKey, Time, TokenKey};
 use ledger::record::snapshot::{self, BlockDecoder, SnapshotEntry};
 use ledger::record::{decode, encode};
 use proptest::prelude::*;
@@ -32,23 +32,27 @@ proptest! {
         (queue, task) in strategies::task(),
         key in strategies::queue_key(),
         config in strategies::queue_config(),
+        api_key in strategies::api_key(),
         numbers in any::<[u64; 5]>(),
     ) {
         let [begin, time, epoch, owned, since] = numbers;
         let owner = Owner { epoch, node: "node-1".into(), since: Position(owned) };
         let token_key = TokenKey { id: "key-1".into(), since: Position(since) };
+        let stored = StoredKey { key: Arc::new(api_key), created_at: Time(time), since: Position(since) };
         let mut block = Vec::new();
         snapshot::encode_header(Position(begin), Time(time), &mut block);
         snapshot::encode_queue(&key, &config, Position(since), &mut block);
         snapshot::encode_task(&queue, &task, &mut block);
         snapshot::encode_owner(&owner, &mut block);
         snapshot::encode_token_key(&token_key, &mut block);
+        snapshot::encode_key(&stored, &mut block);
         let expected = vec![
             Ok(SnapshotEntry::Header { begin: Position(begin), time: Time(time), format: snapshot::FORMAT }),
             Ok(SnapshotEntry::Queue { key: Arc::new(key), config, configured: Position(since) }),
             Ok(SnapshotEntry::Task { queue: Arc::new(queue), task: Box::new(task) }),
             Ok(SnapshotEntry::Owner(owner)),
             Ok(SnapshotEntry::TokenKey(token_key)),
+            Ok(SnapshotEntry::Key(stored)),
         ];
         prop_assert_eq!(BlockDecoder::default().entries(&block).collect::<Vec<_>>(), expected);
     }

@@ -29,6 +29,11 @@ pub(crate) fn entries() -> Vec<SnapshotEntry> {
         SnapshotEntry::Queue { key: queue(), config: config(), configured: Position(17) },
         SnapshotEntry::Owner(Owner { epoch: 4, node: "node-a".into(), since: Position(2) }),
         SnapshotEntry::TokenKey(TokenKey { id: "key-7".into(), since: Position(3) }),
+        SnapshotEntry::Key(StoredKey {
+            key: api_key(),
+            created_at: Time(1_790_000_000_700),
+            since: Position(71_000),
+        }),
     ];
     entries.extend(
         phases().into_iter().map(|phase| SnapshotEntry::Task { queue: queue(), task: Box::new(task(phase)) }),
@@ -36,9 +41,25 @@ pub(crate) fn entries() -> Vec<SnapshotEntry> {
     entries
 }
 
+/// What version 3 wrote of them: it knew no API keys.
+pub(crate) fn records_v3() -> Vec<Record> {
+    let mut records = records();
+    records.retain(|record| !matches!(record.event, Event::KeyCreated(_) | Event::KeyRevoked(_)));
+    records
+}
+
+pub(crate) fn entries_v3() -> Vec<SnapshotEntry> {
+    let mut entries = entries();
+    entries.retain(|entry| !matches!(entry, SnapshotEntry::Key(_)));
+    if let SnapshotEntry::Header { format, .. } = &mut entries[0] {
+        *format = 3;
+    }
+    entries
+}
+
 /// What version 2 wrote of them: it knew neither the contract of a lease, nor lost workers, nor details of reports.
 pub(crate) fn records_v2() -> Vec<Record> {
-    let mut records = records();
+    let mut records = records_v3();
     for record in &mut records {
         match &mut record.event {
             Event::LeaseGranted(granted) => granted.contract = None,
@@ -53,7 +74,7 @@ pub(crate) fn records_v2() -> Vec<Record> {
 }
 
 pub(crate) fn entries_v2() -> Vec<SnapshotEntry> {
-    let mut entries = entries();
+    let mut entries = entries_v3();
     for entry in &mut entries {
         match entry {
             SnapshotEntry::Header { format, .. } => *format = 2,
@@ -171,7 +192,23 @@ fn events() -> Vec<Event> {
         Event::TasksPurged(TasksPurged { tasks: vec![TASK, OTHER] }),
         Event::TokenKeyRotated(TokenKeyRotated { key_id: "key-7".into() }),
         Event::OwnerTookOver(OwnerTookOver { epoch: 4, node: "node-a".into() }),
+        Event::KeyCreated(KeyCreated { key: api_key() }),
+        Event::KeyRevoked(KeyRevoked { key_id: "k7".into(), revoked_by: "root".into() }),
     ]
+}
+
+fn api_key() -> Arc<ApiKey> {
+    Arc::new(ApiKey {
+        id: "k7".into(),
+        name: "ci".into(),
+        tenants: vec!["acme".into(), "other".into()],
+        roles: Role::ALL.to_vec(),
+        queues: vec!["mail".into(), "exec".into()],
+        worker_prefix: Some("ci-".into()),
+        expires_at: Some(Time(1_797_000_000_000)),
+        secret_hash: SecretHash([9; 32]),
+        created_by: "root".into(),
+    })
 }
 
 fn task(phase: Phase) -> Task {

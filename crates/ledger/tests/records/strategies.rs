@@ -171,7 +171,29 @@ fn about_the_rest() -> impl Strategy<Value = Event> {
         vec(task_id(), 0..20).prop_map(|tasks| Event::TasksPurged(TasksPurged { tasks })),
         text().prop_map(|key_id| Event::TokenKeyRotated(TokenKeyRotated { key_id })),
         (number(), text()).prop_map(|(epoch, node)| Event::OwnerTookOver(OwnerTookOver { epoch, node })),
+        api_key().prop_map(|key| Event::KeyCreated(KeyCreated { key: Arc::new(key) })),
+        (text(), text())
+            .prop_map(|(key_id, revoked_by)| Event::KeyRevoked(KeyRevoked { key_id, revoked_by })),
     ]
+}
+
+pub(crate) fn api_key() -> impl Strategy<Value = ApiKey> {
+    let roles = vec(proptest::sample::select(&Role::ALL[..]), 0..4);
+    let lists = (vec(text(), 0..3), roles, vec(text(), 0..3));
+    let limits = (option::of(text()), option::of(time()), any::<[u8; 32]>());
+    (text(), text(), lists, limits, text()).prop_map(
+        |(id, name, (tenants, roles, queues), (worker_prefix, expires_at, hash), created_by)| ApiKey {
+            id,
+            name,
+            tenants,
+            roles,
+            queues,
+            worker_prefix,
+            expires_at,
+            secret_hash: SecretHash(hash),
+            created_by,
+        },
+    )
 }
 
 fn task_created() -> impl Strategy<Value = TaskCreated> {

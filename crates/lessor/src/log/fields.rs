@@ -56,6 +56,12 @@ impl Fields {
                     self.put(name, settings);
                 }
                 FieldValue::Options(options) => self.extend(options.fields()),
+                FieldValue::Texts(texts) => {
+                    self.put(name, texts.iter().map(|text| &**text).collect::<Vec<_>>());
+                }
+                FieldValue::Roles(roles) => {
+                    self.put(name, roles.iter().map(|role| role.name()).collect::<Vec<_>>());
+                }
             }
         }
     }

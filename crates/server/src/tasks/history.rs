@@ -58,6 +58,8 @@ fn event(record: HistoryRecord) -> HistoryEvent {
             | FieldValue::Backoff(_)
             | FieldValue::Categories(_)
             | FieldValue::Push(_)
+            | FieldValue::Texts(_)
+            | FieldValue::Roles(_)
             | FieldValue::Config(_) => {}
         }
     }

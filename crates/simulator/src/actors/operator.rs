@@ -1,15 +1,16 @@
 //! An operator, who makes the calls that ordinary clients do not: joins and leaves executions, changes queues under load, rotates
-//! the key, reads page after page, waits for any change.
+//! the key, creates and revokes API keys, reads page after page, waits for any change.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use authority::command::{
-    AttachOperation, CancelTask, ConfigureQueue, DetachOperation, KillTask, RotateTokenKey, SubmitTask,
+    AttachOperation, CancelTask, ConfigureQueue, CreateKey, DetachOperation, KillTask, RevokeKey,
+    RotateTokenKey, SubmitTask,
 };
 use authority::{
-    Category, Command, Position, Properties, PushTarget, QueueConfig, QueueKey, Scope, TaskId, TaskState,
-    Time,
+    ApiKey, Category, Command, Position, Properties, PushTarget, QueueConfig, QueueKey, Role, Scope,
+    SecretHash, TaskId, TaskState, Time,
 };
 use coordinator::{Read, Reply, Request, WaitCondition};
 
@@ -18,6 +19,8 @@ use crate::config::EXECUTION_QUEUE;
 
 /// How many listed tasks the operator remembers.
 const MAX_KNOWN: usize = 40;
+/// How many API keys the operator uses.
+const MAX_API_KEYS: u64 = 4;
 
 pub(crate) struct Operator {
     scope: Scope,
@@ -102,7 +105,12 @@ impl Operator {
                 let config = self.config(out);
                 Request::decide(Command::ConfigureQueue(ConfigureQueue { queue, config }))
             }
-            330..400 => {
+            330..355 => self.create_key(out),
+            355..375 => {
+                let key_id = Arc::from(format!("api-{}", out.rng.below(MAX_API_KEYS)));
+                Request::decide(Command::RevokeKey(RevokeKey { key_id, revoked_by: "operator".into() }))
+            }
+            375..400 => {
                 // Sometimes the one that is in use.
                 self.keys += out.rng.below(2);
                 let key_id = Arc::from(format!("key-{}", self.keys));
@@ -125,7 +133,8 @@ impl Operator {
                 let (condition, until) = (WaitCondition::ChangeAfter(last), Time(out.rng.between(0, 3_000)));
                 Request::Wait { scope, task, condition, until }
             }
-            860..910 => Request::Read(Read::Queues(scope)),
+            860..900 => Request::Read(Read::Queues(scope)),
+            900..910 => Request::Read(Read::Keys),
             910..930 => Request::Read(Read::PushTargets),
             930..950 => Request::Read(Read::TokenKey),
             950..970 => {
@@ -136,6 +145,23 @@ impl Operator {
             }
             _ => Request::Read(Read::Workers(scope)),
         }
+    }
+
+    /// A key, sometimes with the name of another one, sometimes without a role.
+    fn create_key(&self, out: &mut Out) -> Request {
+        let number = out.rng.below(MAX_API_KEYS);
+        let key = ApiKey {
+            id: Arc::from(format!("api-{number}")),
+            name: Arc::from(format!("name-{}", number / 2)),
+            tenants: vec![self.scope.tenant.clone()],
+            roles: if out.rng.chance(100) { Vec::new() } else { vec![Role::Submitter, Role::Worker] },
+            queues: Vec::new(),
+            worker_prefix: None,
+            expires_at: None,
+            secret_hash: SecretHash([number as u8; 32]),
+            created_by: "operator".into(),
+        };
+        Request::decide(Command::CreateKey(CreateKey { key: Arc::new(key) }))
     }
 
     /// A task that somebody waits for from the beginning.

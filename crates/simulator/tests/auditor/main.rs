@@ -1,5 +1,6 @@
 //! The auditor can fail: correct histories, each with one thing changed as a bug of the authority would change it.
 
+mod api_keys;
 mod worker_service;
 
 use auditor::Auditor;

@@ -55,6 +55,11 @@ impl Loader {
                 restore.token_key(key);
                 since
             }
+            SnapshotEntry::Key(key) => {
+                let since = key.since;
+                restore.key(key)?;
+                since
+            }
         };
         self.newest = self.newest.max(seen);
         Ok(())

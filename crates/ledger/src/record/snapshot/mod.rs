@@ -9,7 +9,7 @@ mod task;
 
 use std::sync::Arc;
 
-use authority::{Owner, Position, QueueConfig, QueueKey, Task, Time, TokenKey};
+use authority::{Owner, Position, QueueConfig, QueueKey, StoredKey, Task, Time, TokenKey};
 
 pub use load::{LoadError, Loader};
 pub use slices::Slices;
@@ -19,7 +19,7 @@ use super::codec::{Field, Fields, Message, UNKNOWN_FIELD, Value, write_block, wr
 use super::queue_keys::QueueKeys;
 
 /// The version of the entries. A reader refuses a higher one.
-pub const FORMAT: u32 = 3;
+pub const FORMAT: u32 = 4;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SnapshotEntry {
@@ -41,6 +41,7 @@ pub enum SnapshotEntry {
     },
     Owner(Owner),
     TokenKey(TokenKey),
+    Key(StoredKey),
 }
 
 const HEADER: u32 = 1;
@@ -48,6 +49,7 @@ const TASK: u32 = 2;
 const QUEUE: u32 = 3;
 const OWNER: u32 = 4;
 const TOKEN_KEY: u32 = 5;
+const KEY: u32 = 6;
 
 pub fn encode_header(begin: Position, time: Time, out: &mut Vec<u8>) {
     append(HEADER, out, |out| {
@@ -75,6 +77,10 @@ pub fn encode_owner(owner: &Owner, out: &mut Vec<u8>) {
 
 pub fn encode_token_key(key: &TokenKey, out: &mut Vec<u8>) {
     append(TOKEN_KEY, out, |out| key.encode_fields(out));
+}
+
+pub fn encode_key(key: &StoredKey, out: &mut Vec<u8>) {
+    append(KEY, out, |out| key.encode_fields(out));
 }
 
 /// Appends an entry: its length, its tag and its body.
@@ -140,6 +146,7 @@ impl Entries<'_> {
             },
             OWNER => return Owner::decode(body).map(SnapshotEntry::Owner),
             TOKEN_KEY => return TokenKey::decode(body).map(SnapshotEntry::TokenKey),
+            KEY => return StoredKey::decode(body).map(SnapshotEntry::Key),
             _ => return Err(UNKNOWN_FIELD),
         };
         fields.finish()?;
