@@ -16,6 +16,7 @@ use crate::convert::lease_id::LeaseIds;
 use crate::convert::page_token::PageTokens;
 use crate::convert::task_token::TaskTokens;
 use crate::convert::{Code, Problem};
+use crate::edge::auth::{AuditLog, AuthMode, KeyTable};
 use crate::edge::bodies::Bodies;
 use crate::edge::compute::Compute;
 use crate::edge::receiving::Receiving;
@@ -46,6 +47,9 @@ pub struct Inner {
     pub(crate) executions: Option<Executions>,
     pub(crate) metrics: Metrics,
     pub(crate) allowed_hosts: Vec<String>,
+    pub(crate) auth: AuthMode,
+    pub(crate) keys: KeyTable,
+    pub(crate) audit: AuditLog,
 }
 
 impl Deref for App {
@@ -83,6 +87,7 @@ pub struct Options {
     pub metrics: Metrics,
     /// Names by which a server on loopback may be called, besides its addresses and `localhost`.
     pub allowed_hosts: Vec<String>,
+    pub auth: AuthMode,
 }
 
 impl App {
@@ -94,7 +99,7 @@ impl App {
 
     /// As [`App::new`], with other settings.
     pub fn with_options(handle: Handle, lease_key: [u8; 32], options: Options) -> App {
-        let Options { scheduler, push, receiving, content, metrics, mut allowed_hosts } = options;
+        let Options { scheduler, push, receiving, content, metrics, mut allowed_hosts, auth } = options;
         // A proxy in front of the server may pass on the name under which it is called back.
         let callback_url = push.callback_url.as_deref().and_then(|url| Url::parse(url).ok());
         allowed_hosts.extend(callback_url.and_then(|url| url.host_str().map(str::to_owned)));
@@ -116,6 +121,9 @@ impl App {
             executions,
             metrics,
             allowed_hosts,
+            auth,
+            keys: KeyTable::default(),
+            audit: AuditLog::default(),
         }))
     }
 

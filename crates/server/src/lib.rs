@@ -14,6 +14,7 @@ mod edge;
 #[doc(hidden)]
 pub mod fuzzing;
 mod grpc;
+mod keys;
 mod leases;
 mod metrics;
 mod push;
@@ -29,7 +30,9 @@ pub use app::{App, Options};
 pub use convert::ids::parse_task_id;
 pub use convert::scope::fault_of_scope_name;
 pub use convert::task_token::TOKEN_TTL_SECONDS;
+pub use edge::auth::{AuthMode, NewKey, Secret};
 pub use edge::listener::{Drained, Limits};
+pub use edge::permissions;
 pub use edge::receiving::Receiving;
 pub use grpc::Scheduler;
 pub use metrics::{MAX_NAMED_QUEUES, Metrics};

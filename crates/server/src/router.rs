@@ -1,6 +1,7 @@
 //! Every route, each with its description, so that the OpenAPI document cannot differ from what is served.
 
 use axum::Router;
+use axum::middleware::from_fn_with_state;
 use axum::routing::get;
 use utoipa::openapi::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
@@ -8,8 +9,9 @@ use utoipa_axum::routes;
 
 use crate::admin::{health, instances, openapi, worker_orders, workers};
 use crate::app::App;
+use crate::edge::auth::{self, AuthMode};
 use crate::edge::fallback;
-use crate::{cache, callbacks, claims, grpc, leases, metrics, queues, reapi, tasks};
+use crate::{cache, callbacks, claims, grpc, keys, leases, metrics, queues, reapi, tasks};
 
 pub fn router(app: App) -> Router {
     let (mut router, _) = described().split_for_parts();
@@ -18,12 +20,17 @@ pub fn router(app: App) -> Router {
         router = router.merge(reapi::routes(&app, content, executions)).merge(cache::routes());
         services.extend(reapi::SERVICE_NAMES);
     }
-    router
+    let router = router
         .route("/metrics", get(metrics::serve))
         .merge(grpc::routes(&app, services))
         .fallback(fallback::not_found)
-        .method_not_allowed_fallback(fallback::method_not_allowed)
-        .with_state(app)
+        .method_not_allowed_fallback(fallback::method_not_allowed);
+    // The outermost layer, which runs before a body is read and after the route is known.
+    let router = match app.auth {
+        AuthMode::None => router,
+        AuthMode::Keys => router.layer(from_fn_with_state(app.clone(), auth::layer)),
+    };
+    router.with_state(app)
 }
 
 pub fn document() -> OpenApi {
@@ -53,6 +60,8 @@ fn described() -> OpenApiRouter<App> {
         .routes(routes!(callbacks::heartbeat::heartbeat))
         .routes(routes!(callbacks::completed::completed))
         .routes(routes!(callbacks::rotate::rotate))
+        .routes(routes!(keys::create::create, keys::list::list))
+        .routes(routes!(keys::revoke::revoke))
         .routes(routes!(workers::list))
         .routes(routes!(worker_orders::drain))
         .routes(routes!(worker_orders::stop))

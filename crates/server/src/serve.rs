@@ -7,6 +7,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
 use crate::app::App;
+use crate::edge::auth::AuthMode;
 use crate::edge::listener::{self, Drained, Limits};
 use crate::push;
 use crate::router::router;
@@ -36,6 +37,12 @@ fn serve_until<'a>(
     shutdown: Shutdown<'a>,
 ) -> Pin<Box<dyn Future<Output = Drained> + Send + 'a>> {
     Box::pin(async move {
+        // Without its keys a server that needs them admits nobody.
+        if app.auth == AuthMode::Keys
+            && let Err(error) = app.keys.load(&app.handle).await
+        {
+            tracing::error!(%error, "the API keys cannot be read, so every call is refused");
+        }
         // Ends with this function, however that ends.
         let mut dispatcher = JoinSet::new();
         if let Ok(address) = listener.local_addr() {

@@ -5,6 +5,7 @@
 //! them, so that an old client reads a newer server. Payloads, results and resources are kept byte for byte as they
 //! were sent. Nothing here decides anything.
 
+mod api_key;
 mod batch;
 #[cfg(feature = "grpc")]
 pub mod bytestream;
@@ -52,6 +53,7 @@ pub const MAX_BATCH_TASKS: usize = 1_000;
 pub const MAX_PAGE_TASKS: usize = 1_000;
 pub const DEFAULT_PAGE_TASKS: usize = 100;
 
+pub use api_key::{ApiKey, ApiKeyList, ApiKeyRevoked, CreateApiKey, CreatedApiKey, Role};
 pub use batch::{BatchItem, SubmitBatch, SubmittedBatch};
 pub use callback::{
     CallbackError, CallbackMetrics, CallbackOutcome, CallbackProblem, CallbackState, CompletionAcknowledged,

@@ -25,6 +25,7 @@ use crate::router::document;
         (name = "Leases", description = "The worker protocol: lease, heartbeat, report, and obey the verdict."),
         (name = "Claims", description = "The claim contract: workers poll for one job at a time, in snake_case."),
         (name = "Callbacks", description = "The callback contract: workers that tasks were pushed to report with a task token."),
+        (name = "Keys", description = "API keys, for servers that admit their holders only."),
         (name = "Workers", description = "Who was heard of lately."),
         (name = "Health", description = "For load balancers and monitors.")
     ),

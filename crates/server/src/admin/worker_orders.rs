@@ -6,7 +6,7 @@ use std::time::Duration;
 use axum::extract::State;
 use coordinator::{Order, OrderWorker, TenantWorker, WaitCondition};
 use tokio::time::{Instant, timeout};
-use wire::{DEFAULT_SCOPE_NAME, MAX_WAIT_MS, Worker};
+use wire::{MAX_WAIT_MS, Worker};
 
 use super::workers;
 use crate::app::App;
@@ -34,11 +34,11 @@ macro_rules! orders {
         )]
         pub(crate) async fn $call(
             State(app): State<App>,
-            _: Operator,
+            operator: Operator,
             InPath(id): InPath<String>,
             InOrDefault(body): InOrDefault<wire::OrderWorker>,
         ) -> Result<Out<Worker>, Problem> {
-            carry_out(&app, &id, body, Order::$order).await
+            carry_out(&app, &operator, &id, body, Order::$order).await
         }
     )*};
 }
@@ -54,12 +54,13 @@ orders! {
 
 async fn carry_out(
     app: &App,
+    operator: &Operator,
     id: &str,
     body: wire::OrderWorker,
     order: Order,
 ) -> Result<Out<Worker>, Problem> {
     let worker = name("workerId", id)?;
-    let tenant: Arc<str> = Arc::from(body.tenant.as_deref().unwrap_or(DEFAULT_SCOPE_NAME));
+    let tenant = operator.tenant(body.tenant.as_deref())?;
     let unknown = |why: String| {
         Problem::new(
             Code::UnknownWorker,

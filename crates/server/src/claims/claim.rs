@@ -12,6 +12,7 @@ use crate::app::App;
 use crate::convert::names::{name, name_list, optional_name, properties};
 use crate::convert::task_json::to_json;
 use crate::convert::{Problem, Scoped, content, to_timestamp};
+use crate::edge::auth::Caller;
 use crate::edge::{Fails, In, Out};
 
 /// Claim a job, waiting for it if there is none.
@@ -27,6 +28,7 @@ use crate::edge::{Fails, In, Out};
 )]
 pub(crate) async fn claim(
     call: Result<Scoped, Problem>,
+    caller: Caller,
     body: Result<In<ClaimJob>, Problem>,
 ) -> Result<Out<ClaimedJob>, Refusal> {
     let (Scoped { app, scope }, In(request)) = (call?, body?);
@@ -43,6 +45,7 @@ pub(crate) async fn claim(
         request: request_id.map(|request_id| content::request(&request_id)),
         contract: Contract::Claims,
     };
+    caller.check_lease(&command)?;
     let grants = app.poll(command, request.max_wait_ms.unwrap_or(DEFAULT_CLAIM_WAIT_MS)).await?;
     let claimed = match grants.into_iter().next() {
         Some(grant) => claimed(&app, grant).await?,

@@ -13,6 +13,8 @@ use crate::convert::{task_json, to_timestamp};
 
 /// When a client that was told to come back should do so.
 const RETRY_AFTER_S: u64 = 1;
+/// How a client may authenticate. Some clients send basic only when they are asked for it.
+const CHALLENGES: [&str; 2] = ["Bearer realm=\"lessor\"", "Basic realm=\"lessor\", charset=\"UTF-8\""];
 /// Longest text of a problem; what a client sent is quoted back only so far.
 const MAX_DETAIL_BYTES: usize = 1_024;
 
@@ -39,6 +41,8 @@ codes! {
     InvalidPageToken 400 "invalid_page_token" "The page token does not belong here";
     NotSupported 400 "not_supported" "This is not supported yet";
     TooManyTasks 400 "too_many_tasks" "The batch has too many tasks";
+    Unauthenticated 401 "unauthenticated" "The request has no valid credential";
+    Forbidden 403 "forbidden" "The credential does not permit this";
     BadLeaseId 403 "bad_lease_id" "The lease id was not granted to this worker";
     WrongWorker 403 "wrong_worker" "The lease belongs to another worker";
     WrongTask 403 "wrong_task" "The lease belongs to another task";
@@ -50,8 +54,10 @@ codes! {
     UnknownTask 404 "unknown_task" "There is no such task";
     UnknownQueue 404 "unknown_queue" "There is no such queue";
     UnknownWorker 404 "unknown_worker" "There is no such worker";
+    UnknownKey 404 "unknown_key" "There is no such API key";
     MethodNotAllowed 405 "method_not_allowed" "This path has other methods";
     RequestTimeout 408 "request_timeout" "The body did not arrive in time";
+    KeyNameTaken 409 "key_name_taken" "Another API key has this name";
     DedupConflict 409 "dedup_conflict" "The dedup key belongs to a task with other content";
     ConflictingReport 409 "conflicting_report" "The attempt already reported something else";
     LeaseLost 409 "lease_lost" "The attempt has lost its authority";
@@ -70,6 +76,7 @@ codes! {
     DiskFull 429 "disk_full" "The disk is full";
     TooManyPolls 429 "too_many_polls" "Too many requests are waiting";
     TooManyDrained 429 "too_many_drained" "Too many workers are drained";
+    TooManyKeys 429 "too_many_keys" "There are too many API keys";
     Overloaded 429 "overloaded" "The coordinator has too much to do";
     Internal 500 "internal" "Something went wrong here";
     NotServing 503 "not_serving" "The coordinator is not serving";
@@ -239,7 +246,15 @@ impl From<HistoryError> for Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        refusal(self.code.status(), wire::PROBLEM_JSON, &self.into_wire())
+        let status = self.code.status();
+        let mut response = refusal(status, wire::PROBLEM_JSON, &self.into_wire());
+        if status == StatusCode::UNAUTHORIZED {
+            for challenge in CHALLENGES {
+                let value = HeaderValue::from_static(challenge);
+                response.headers_mut().append(header::WWW_AUTHENTICATE, value);
+            }
+        }
+        response
     }
 }
 
@@ -284,13 +299,18 @@ mod tests {
 
     use super::*;
 
-    const ALL: [(Code, &str, u16, &str); 42] = [
+    const ALL: [(Code, &str, u16, &str); 47] = [
         (Code::MalformedJson, "malformed_json", 400, "The body is not well-formed JSON"),
         (Code::InvalidField, "invalid_field", 400, "A field is missing, unknown or has a bad value"),
         (Code::InvalidScope, "invalid_scope", 400, "The tenant or workspace is not a valid name"),
         (Code::InvalidPageToken, "invalid_page_token", 400, "The page token does not belong here"),
         (Code::NotSupported, "not_supported", 400, "This is not supported yet"),
         (Code::TooManyTasks, "too_many_tasks", 400, "The batch has too many tasks"),
+        (Code::Unauthenticated, "unauthenticated", 401, "The request has no valid credential"),
+        (Code::Forbidden, "forbidden", 403, "The credential does not permit this"),
+        (Code::UnknownKey, "unknown_key", 404, "There is no such API key"),
+        (Code::KeyNameTaken, "key_name_taken", 409, "Another API key has this name"),
+        (Code::TooManyKeys, "too_many_keys", 429, "There are too many API keys"),
         (Code::BadLeaseId, "bad_lease_id", 403, "The lease id was not granted to this worker"),
         (Code::WrongWorker, "wrong_worker", 403, "The lease belongs to another worker"),
         (Code::WrongTask, "wrong_task", 403, "The lease belongs to another task"),

@@ -2,6 +2,7 @@
 //! protocol adapters alike. It knows no adapter.
 
 pub(crate) mod address_guard;
+pub(crate) mod auth;
 pub(crate) mod bodies;
 pub(crate) mod compute;
 mod connections;
@@ -15,6 +16,7 @@ pub(crate) mod operator;
 mod origin;
 pub(crate) mod paced_stream;
 mod panics;
+pub mod permissions;
 pub(crate) mod receiving;
 mod requests;
 pub(crate) mod responses;

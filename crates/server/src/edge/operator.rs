@@ -1,13 +1,15 @@
-//! Calls that are the operator's and no tenant's. Until there are roles, the operator is who calls from the machine of the
-//! server, without naming a tenant or a workspace.
+//! Calls that are the operator's and no tenant's. Where callers are authenticated, the table of permissions says who the
+//! operator is; otherwise it is who calls from the machine of the server, without naming a tenant or a workspace.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
-use wire::{TENANT_HEADER, WORKSPACE_HEADER};
+use wire::{DEFAULT_SCOPE_NAME, TENANT_HEADER, WORKSPACE_HEADER};
 
 use crate::convert::{Code, Problem};
+use crate::edge::auth::Caller;
 
 /// Both ends of a connection.
 #[derive(Clone, Copy, Debug)]
@@ -25,12 +27,28 @@ impl Ends {
 }
 
 /// Proves that a request is the operator's.
-pub(crate) struct Operator;
+pub(crate) struct Operator(Caller);
+
+impl Operator {
+    /// The tenant that an order is for: the one that it names, which must be one of the caller's.
+    pub(crate) fn tenant(&self, named: Option<&str>) -> Result<Arc<str>, Problem> {
+        let Some(identity) = self.0.identity() else {
+            return Ok(Arc::from(named.unwrap_or(DEFAULT_SCOPE_NAME)));
+        };
+        let tenant = named.unwrap_or_else(|| identity.first_tenant());
+        identity.check_tenant(tenant)?;
+        Ok(Arc::from(tenant))
+    }
+}
 
 impl<S: Sync> FromRequestParts<S> for Operator {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Operator, Problem> {
+        let caller = Caller::of(&parts.extensions);
+        if caller.identity().is_some() {
+            return Ok(Operator(caller));
+        }
         let is_local = parts.extensions.get::<Ends>().is_some_and(|ends| ends.is_local());
         let of_tenant =
             [TENANT_HEADER, WORKSPACE_HEADER].iter().any(|name| parts.headers.contains_key(*name));
@@ -44,7 +62,7 @@ impl<S: Sync> FromRequestParts<S> for Operator {
             );
             return Err(Problem::new(Code::OperatorOnly, detail));
         }
-        Ok(Operator)
+        Ok(Operator(caller))
     }
 }
 

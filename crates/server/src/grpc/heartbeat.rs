@@ -15,6 +15,7 @@ use super::values::{at_most, cancel_reason, given, timestamp, worker_status};
 use crate::app::App;
 use crate::convert::lease_id::reference;
 use crate::convert::{Code, Problem, grpc_status, report};
+use crate::edge::auth::Caller;
 
 /// Most leases that one message may name, and that are decided in one go.
 pub(super) const MAX_NAMED_LEASES: usize = 1_000;
@@ -24,9 +25,10 @@ const MAX_TOLD_BYTES: usize = MAX_SENT_MESSAGE_BYTES - 1_024;
 pub(super) async fn heartbeat(
     app: &App,
     scope: Scope,
+    caller: &Caller,
     request: &HeartbeatRequest,
 ) -> Result<HeartbeatResponse, Status> {
-    let session = Session::parse(app, scope, &request.worker_id, &request.session_id)?;
+    let session = Session::parse(app, scope, caller, &request.worker_id, &request.session_id)?;
     at_most("leases", request.leases.len(), MAX_NAMED_LEASES)?;
     let (said, now) = (worker_status(request.state, request.stats.as_ref()), app.handle.now());
     let registry = app.handle.registry();

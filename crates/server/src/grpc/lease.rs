@@ -16,6 +16,7 @@ use super::values::{optional_name, parse_queues};
 use super::{leased_task, register};
 use crate::app::App;
 use crate::convert::{Problem, content, grpc_status};
+use crate::edge::auth::Caller;
 use crate::edge::grpc_guard::Deadline;
 
 /// How long before its caller's deadline a call ends its wait, so that the answer arrives in time.
@@ -24,10 +25,11 @@ const ANSWER_TIME: Duration = Duration::from_millis(100);
 pub(super) async fn lease(
     app: &App,
     scope: Scope,
+    caller: &Caller,
     request: &Request<LeaseTaskRequest>,
 ) -> Result<LeaseTaskResponse, Status> {
     let (asked, deadline) = (request.get_ref(), request.extensions().get::<Deadline>());
-    let session = Session::parse(app, scope, &asked.worker_id, &asked.session_id)?;
+    let session = Session::parse(app, scope, caller, &asked.worker_id, &asked.session_id)?;
     let Registered { registration, status: said, .. } = session.registered()?;
     let max_tasks = usize::try_from(asked.max_tasks)
         .map_err(|_| Problem::field("max_tasks", "must not be negative"))?
@@ -47,6 +49,7 @@ pub(super) async fn lease(
         request: optional_name("request_id", &asked.request_id)?.map(|id| content::request(&id)),
         contract: Contract::Scheduler,
     };
+    caller.check_lease(&command)?;
     let wait = wait(app, asked.timeout_seconds, deadline)?;
     if max_tasks == 0 || said.activity == Activity::Draining {
         return Ok(LeaseTaskResponse::default());

@@ -19,16 +19,19 @@ use super::values::{optional_name, span};
 use crate::app::App;
 use crate::convert::names::{self, name};
 use crate::convert::{Problem, grpc_status};
+use crate::edge::auth::Caller;
 
 /// Makes a worker known, and gives back what its earlier sessions held. In this order, so that those are leased nothing
 /// once it was given back, and one registration of a worker after the other, so that the last one keeps what it gets (W11).
 pub(super) async fn register(
     app: &App,
     scope: &Scope,
+    caller: &Caller,
     request: &RegisterWorkerRequest,
     peer: Option<IpAddr>,
 ) -> Result<RegisterWorkerResponse, Status> {
     let worker = name("worker_id", &request.worker_id)?;
+    caller.check_worker(&worker)?;
     let registration = Registration { address: peer, ..parse(app, request)? };
     let session = registration.session.clone();
     let _turn = app.grpc.turn(scope, &worker).await;
@@ -58,10 +61,11 @@ pub(super) async fn register(
 pub(super) async fn unregister(
     app: &App,
     scope: Scope,
+    caller: &Caller,
     request: &UnregisterWorkerRequest,
     peer: Option<IpAddr>,
 ) -> Result<UnregisterWorkerResponse, Status> {
-    let session = Session::parse(app, scope, &request.worker_id, &request.session_id)?;
+    let session = Session::parse(app, scope, caller, &request.worker_id, &request.session_id)?;
     check_address(app, &session.scope, &session.worker, session.id.as_ref(), peer)?;
     // First, so that it is offered nothing between its last lease and its end.
     app.handle.registry().unregister(&session.scope, &session.worker, session.id.as_ref(), app.handle.now());

@@ -10,6 +10,7 @@ use wire::grpc::*;
 use super::{heartbeat, lease, register, report, submit, work};
 use crate::app::App;
 use crate::convert::scope;
+use crate::edge::auth::Caller;
 use crate::edge::operator::Ends;
 
 pub(super) struct Service {
@@ -18,13 +19,17 @@ pub(super) struct Service {
 
 /// Implements the service: each call finds its scope and is handed on.
 macro_rules! calls {
-    ($($call:ident($Request:ty) -> $Response:ty = |$app:ident, $scope:ident, $request:ident| $answer:expr;)*) => {
+    ($(
+        $call:ident($Request:ty) -> $Response:ty =
+            |$app:ident, $scope:ident, $caller:ident, $request:ident| $answer:expr;
+    )*) => {
         #[tonic::async_trait]
         impl WorkerScheduler for Service {
             type WorkStream = ReceiverStream<Result<WorkResponse, Status>>;
 
             $(async fn $call(&self, $request: Request<$Request>) -> Result<Response<$Response>, Status> {
                 let ($app, $scope) = (&self.app, scope::of($request.metadata().as_ref())?);
+                let $caller = Caller::of($request.extensions());
                 $answer.map(Response::new)
             })*
         }
@@ -32,20 +37,24 @@ macro_rules! calls {
 }
 
 calls! {
-    register_worker(RegisterWorkerRequest) -> RegisterWorkerResponse =
-        |app, scope, request| register::register(app, &scope, request.get_ref(), peer(&request)).await;
+    register_worker(RegisterWorkerRequest) -> RegisterWorkerResponse = |app, scope, caller, request| {
+        register::register(app, &scope, &caller, request.get_ref(), peer(&request)).await
+    };
     lease_task(LeaseTaskRequest) -> LeaseTaskResponse =
-        |app, scope, request| lease::lease(app, scope, &request).await;
-    update_task_status(UpdateTaskStatusRequest) -> UpdateTaskStatusResponse =
-        |app, scope, request| report::update(app, &scope, request.get_ref()).await;
+        |app, scope, caller, request| lease::lease(app, scope, &caller, &request).await;
+    update_task_status(UpdateTaskStatusRequest) -> UpdateTaskStatusResponse = |app, scope, caller, request| {
+        caller.check_worker(&request.get_ref().worker_id)?;
+        report::update(app, &scope, request.get_ref()).await
+    };
     report_heartbeat(HeartbeatRequest) -> HeartbeatResponse =
-        |app, scope, request| heartbeat::heartbeat(app, scope, request.get_ref()).await;
-    unregister_worker(UnregisterWorkerRequest) -> UnregisterWorkerResponse =
-        |app, scope, request| register::unregister(app, scope, request.get_ref(), peer(&request)).await;
+        |app, scope, caller, request| heartbeat::heartbeat(app, scope, &caller, request.get_ref()).await;
+    unregister_worker(UnregisterWorkerRequest) -> UnregisterWorkerResponse = |app, scope, caller, request| {
+        register::unregister(app, scope, &caller, request.get_ref(), peer(&request)).await
+    };
     submit_tasks(SubmitTasksRequest) -> SubmitTasksResponse =
-        |app, scope, request| submit::submit(app, &scope, request.into_inner()).await;
+        |app, scope, caller, request| submit::submit(app, &scope, &caller, request.into_inner()).await;
     work(Streaming<WorkRequest>) -> Self::WorkStream =
-        |app, scope, request| work::open(app, scope, request);
+        |app, scope, caller, request| work::open(app, scope, caller, request);
 }
 
 /// The address of the caller.

@@ -10,6 +10,7 @@ use super::values::optional_name;
 use crate::app::App;
 use crate::convert::names::name;
 use crate::convert::{Problem, grpc_status};
+use crate::edge::auth::Caller;
 
 pub(super) struct Session {
     pub app: App,
@@ -31,10 +32,12 @@ impl Session {
     pub(super) fn parse(
         app: &App,
         scope: Scope,
+        caller: &Caller,
         worker_id: &str,
         session_id: &str,
     ) -> Result<Session, Problem> {
         let worker = name("worker_id", worker_id)?;
+        caller.check_worker(&worker)?;
         Ok(Session { app: app.clone(), scope, worker, id: optional_name("session_id", session_id)? })
     }
 

@@ -14,17 +14,19 @@ use crate::app::App;
 use crate::convert::submission::{command, submit_all};
 use crate::convert::task_json::parse_json;
 use crate::convert::{Code, Problem, grpc_status, task_context};
+use crate::edge::auth::Caller;
 
 pub(super) async fn submit(
     app: &App,
     scope: &Scope,
+    caller: &Caller,
     request: SubmitTasksRequest,
 ) -> Result<SubmitTasksResponse, Status> {
     if request.tasks.len() > MAX_BATCH_TASKS {
         let detail = format!("tasks: must be at most {MAX_BATCH_TASKS}, but are {}", request.tasks.len());
         return Err(Problem::new(Code::TooManyTasks, detail).into());
     }
-    let parsed = request.tasks.into_iter().map(|task| parse(app, scope, task));
+    let parsed = request.tasks.into_iter().map(|task| parse(app, scope, caller, task));
     let tasks = submit_all(app, parsed).await.map_err(Problem::from)?;
     // When nothing was accepted for lack of room, the call as a whole may be repeated later.
     let full = tasks
@@ -44,7 +46,13 @@ pub(super) async fn submit(
     Ok(SubmitTasksResponse { tasks: tasks.into_iter().map(item).collect() })
 }
 
-fn parse(app: &App, scope: &Scope, mut task: grpc::SubmitTask) -> Result<SubmitTask, Problem> {
+fn parse(
+    app: &App,
+    scope: &Scope,
+    caller: &Caller,
+    mut task: grpc::SubmitTask,
+) -> Result<SubmitTask, Problem> {
+    caller.check_queues([&*task.queue])?;
     let payload = parse_json("payload", &task.payload)?.unwrap_or_default();
     let context = task_context::from_proto(&mut task)?;
     let pairs: BTreeMap<_, _> = task.properties.into_iter().collect();

@@ -9,6 +9,7 @@ use crate::app::App;
 use crate::convert::names::{name, name_list, optional_name, properties};
 use crate::convert::task_json::to_json;
 use crate::convert::{Problem, Scoped, content, task_context, to_timestamp};
+use crate::edge::auth::Caller;
 use crate::edge::{Fails, In, Out};
 
 /// Lease tasks, waiting for them if there are none.
@@ -24,9 +25,11 @@ use crate::edge::{Fails, In, Out};
 )]
 pub(crate) async fn lease(
     Scoped { app, scope }: Scoped,
+    caller: Caller,
     In(request): In<wire::LeaseTasks>,
 ) -> Result<Out<Leases>, Problem> {
     let command = command(&scope, &request)?;
+    caller.check_lease(&command)?;
     let grants = app.poll(command, request.wait_ms.unwrap_or(DEFAULT_WAIT_MS)).await?;
     let leases = grants.iter().map(|grant| to_wire(&app, grant)).collect();
     Ok(Out::ok(Leases { leases }))

@@ -10,6 +10,7 @@ use crate::app::App;
 use crate::convert::submission::backoff;
 use crate::convert::task_json::category_from_wire;
 use crate::convert::{Code, Problem, ScopedPath, names, push_target};
+use crate::edge::auth::Caller;
 use crate::edge::{Fails, In, Out};
 
 /// Configure a queue.
@@ -23,9 +24,11 @@ use crate::edge::{Fails, In, Out};
 )]
 pub(crate) async fn put(
     ScopedPath { app, scope, id: name }: ScopedPath,
+    caller: Caller,
     In(config): In<wire::QueueConfig>,
 ) -> Result<Out<wire::Queue>, Problem> {
     let key = QueueKey { scope, name: names::name("name", &name)? };
+    caller.check_queues([&*name])?;
     let push = match &config.push {
         Some(asked) => Some(parse_push_target(&app, &key, asked).await?),
         None => None,

@@ -12,6 +12,7 @@ use wire::{BatchItem, MAX_BATCH_TASKS, SubmittedBatch};
 use crate::app::App;
 use crate::convert::submission::{command, submit_all};
 use crate::convert::{Code, Problem, Scoped, task_json};
+use crate::edge::auth::Caller;
 use crate::edge::json::{MAX_BATCH_BODY_BYTES, parse_checked};
 use crate::edge::{Fails, In, Out};
 
@@ -70,6 +71,7 @@ impl<'de> Deserialize<'de> for Tasks {
 )]
 pub(crate) async fn submit_batch(
     Scoped { app, scope }: Scoped,
+    caller: Caller,
     In(batch): In<Batch, MAX_BATCH_BODY_BYTES>,
 ) -> Result<Out<SubmittedBatch>, Problem> {
     let Tasks { first: tasks, count } = batch.tasks;
@@ -81,7 +83,7 @@ pub(crate) async fn submit_batch(
     let bytes = tasks.iter().map(|task| task.as_text().len()).sum();
     let parser = app.clone();
     let parse = move || {
-        let parsed = tasks.iter().enumerate().map(|(n, task)| parse_task(&parser, &scope, n, task));
+        let parsed = tasks.iter().enumerate().map(|(n, task)| parse_task(&parser, &scope, &caller, n, task));
         parsed.collect::<Vec<_>>()
     };
     let parsed = app.compute.run_on(bytes, parse).await?;
@@ -95,9 +97,16 @@ pub(crate) async fn submit_batch(
     Ok(Out::ok(SubmittedBatch { tasks: tasks.collect() }))
 }
 
-fn parse_task(app: &App, scope: &Scope, n: usize, task: &wire::Json) -> Result<SubmitTask, Problem> {
+fn parse_task(
+    app: &App,
+    scope: &Scope,
+    caller: &Caller,
+    n: usize,
+    task: &wire::Json,
+) -> Result<SubmitTask, Problem> {
     let place = format!("tasks[{n}]");
     let task: wire::SubmitTask = parse_checked(task.as_text().as_bytes(), &place)?;
+    caller.check_queues([&*task.queue])?;
     command(app, scope, task).map_err(|problem| match problem.field {
         None => problem,
         Some(field) => Problem {

@@ -7,6 +7,7 @@ use coordinator::TaskDetail;
 
 use crate::convert::submission::{command, conflict};
 use crate::convert::{Problem, Scoped, task_json};
+use crate::edge::auth::Caller;
 use crate::edge::{Fails, In, Out};
 
 /// Submit a task.
@@ -24,8 +25,10 @@ use crate::edge::{Fails, In, Out};
 )]
 pub(crate) async fn submit(
     Scoped { app, scope }: Scoped,
+    caller: Caller,
     In(task): In<wire::SubmitTask>,
 ) -> Result<Response, Problem> {
+    caller.check_queues([&*task.queue])?;
     let command = command(&app, &scope, task)?;
     match app.handle.submit(command).await? {
         SubmitAnswer::Created(task) => {

@@ -69,7 +69,7 @@ pub(crate) async fn impatient_with(receiving: Receiving) -> Impatient {
     Impatient { served: Served::start_with_options(limits, options).await, _content: directory }
 }
 
-fn content(directory: &Path) -> Content {
+pub(crate) fn content(directory: &Path) -> Content {
     let store = blobs::Store::open(directory, blobs::Options::default()).unwrap();
     let blobs = Arc::new(blobs::Local::new(store));
     Content {
@@ -109,6 +109,7 @@ pub(crate) async fn endpoints(served: &Served) -> Vec<Endpoint> {
                 .replace("{name}", "q")
                 .replace("{taskId}", &pushed.task)
                 .replace("{workerId}", "w")
+                .replace("{keyId}", "0123456789abcdef")
                 .replace("{leaseId}", lease["leaseId"].as_str().unwrap());
             assert!(!real.contains('{'), "{path} has a name that this does not know");
             endpoints.push(Endpoint {

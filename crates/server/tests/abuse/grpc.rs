@@ -37,7 +37,7 @@ async fn in_time<T>(work: impl Future<Output = T>) -> T {
 }
 
 /// Every call that the descriptor names, and those of remote execution.
-fn calls() -> Vec<String> {
+pub(crate) fn calls() -> Vec<String> {
     let set = FileDescriptorSet::decode(FILE_DESCRIPTOR_SET).unwrap();
     let mut calls = Vec::new();
     for file in &set.file {

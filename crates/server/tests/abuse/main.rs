@@ -5,12 +5,17 @@
 //! cannot be forgotten; those of remote execution stand in a table that is compared with the code. The bounds on time are short here; what they are for real is in `server::Receiving` and
 //! `server::Limits`.
 
+mod api_keys;
 mod cache;
 mod endpoints;
+mod foreign_tenants;
 mod grpc;
+mod guarded;
+mod hostile_keys;
 mod http_bodies;
 mod http_heads;
 mod peer;
+mod permissions;
 mod remote;
 #[path = "../http/support/mod.rs"]
 mod support;

@@ -5,11 +5,13 @@ use std::collections::BTreeSet;
 use crate::support::{Served, send};
 use serde_json::Value;
 
-const ROUTES: [(&str, &str); 31] = [
+const ROUTES: [(&str, &str); 34] = [
+    ("delete", "/v1/keys/{keyId}"),
     ("get", "/healthz"),
     ("get", "/openapi.json"),
     ("get", "/readyz"),
     ("get", "/v1/instances"),
+    ("get", "/v1/keys"),
     ("get", "/v1/queues"),
     ("get", "/v1/queues/{name}"),
     ("get", "/v1/tasks"),
@@ -20,6 +22,7 @@ const ROUTES: [(&str, &str); 31] = [
     ("post", "/internal/worker/complete"),
     ("post", "/internal/worker/fail"),
     ("post", "/internal/worker/heartbeat"),
+    ("post", "/v1/keys"),
     ("post", "/v1/leases"),
     ("post", "/v1/leases/{leaseId}/complete"),
     ("post", "/v1/leases/{leaseId}/fail"),

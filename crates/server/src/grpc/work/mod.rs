@@ -18,6 +18,7 @@ use tonic::{Request, Status, Streaming};
 use wire::grpc::{WorkRequest, WorkResponse};
 
 use crate::app::App;
+use crate::edge::auth::Caller;
 use crate::edge::grpc_guard::{BodyBudget, Deadline};
 use outbox::Outbox;
 use stream::Stream;
@@ -30,6 +31,7 @@ const OUTBOX_MESSAGES: usize = 4;
 pub(super) fn open(
     app: &App,
     scope: Scope,
+    caller: Caller,
     mut request: Request<Streaming<WorkRequest>>,
 ) -> Result<ReceiverStream<Result<WorkResponse, Status>>, Status> {
     let permit = app.grpc.stream()?;
@@ -40,7 +42,7 @@ pub(super) fn open(
     let (app, outbox, incoming) = (app.clone(), Outbox::new(sender), request.into_inner());
     tokio::spawn(async move {
         let _permit = permit;
-        Stream::run(app, (scope, peer), incoming, budget, outbox, deadline).await;
+        Stream::run(app, (scope, caller, peer), incoming, budget, outbox, deadline).await;
     });
     Ok(ReceiverStream::new(receiver))
 }

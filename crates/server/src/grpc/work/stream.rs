@@ -19,6 +19,7 @@ use super::outbox::{Closed, Outbox};
 use crate::app::App;
 use crate::convert::names::name;
 use crate::convert::{Problem, grpc_status};
+use crate::edge::auth::Caller;
 use crate::edge::grpc_guard::BodyBudget;
 use crate::grpc::session::{Session, SessionState};
 use crate::grpc::values::{optional_name, parse_queues, worker_status};
@@ -86,7 +87,7 @@ pub(super) struct Stream {
 impl Stream {
     pub(super) async fn run(
         app: App,
-        caller: (Scope, Option<IpAddr>),
+        caller: (Scope, Caller, Option<IpAddr>),
         mut incoming: Streaming<WorkRequest>,
         budget: Option<Arc<BodyBudget>>,
         outbox: Outbox,
@@ -286,7 +287,7 @@ impl Stream {
 /// Registers the worker, and makes the command of its polls.
 async fn register(
     app: App,
-    (scope, peer): (Scope, Option<IpAddr>),
+    (scope, caller, peer): (Scope, Caller, Option<IpAddr>),
     first: &WorkRequest,
 ) -> Result<(Session, LeaseTasks, RegisterWorkerResponse), Status> {
     let missing = || Problem::field("hello", "is missing in the first message");
@@ -294,7 +295,8 @@ async fn register(
     let said = hello.worker.clone().unwrap_or_default();
     let queues = parse_queues(&hello.queues)?;
     let worker = name("hello.worker.worker_id", &said.worker_id)?;
-    let welcome = register::register(&app, &scope, &said, peer).await?;
+    caller.check_queues(queues.iter().map(|queue| &**queue))?;
+    let welcome = register::register(&app, &scope, &caller, &said, peer).await?;
     let id = optional_name("hello.worker.session_id", &said.session_id)?;
     let mut session = Session { app, scope, worker, id };
     // Another session may have come in between, whose registration is not this one's.

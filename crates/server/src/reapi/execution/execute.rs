@@ -12,6 +12,7 @@ use super::follow::{self, OperationStream};
 use super::pins::PinGuard;
 use super::{inputs, operation, operation_name, platform};
 use crate::convert::ids;
+use crate::edge::auth::Caller;
 use crate::reapi::capabilities::PRIORITIES;
 use crate::reapi::inline_outputs::InlineOutputs;
 use crate::reapi::messages::{Action, ActionResult, Command, ExecuteRequest};
@@ -29,6 +30,7 @@ pub(super) async fn execute(
         ));
     }
     let scope = instance::scope(request.metadata(), &asked.instance_name)?;
+    Caller::of(request.extensions()).check_queues([EXECUTION_QUEUE])?;
     let function = digest::function_from_proto(asked.digest_function)?;
     let action_digest = digest::from_proto(asked.action_digest.as_ref(), function, "action_digest")?;
     let priority = asked.execution_policy.as_ref().map_or(0, |policy| policy.priority);

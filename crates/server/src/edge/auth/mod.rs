@@ -1,0 +1,141 @@
+//! Authentication and authorization, in one layer for HTTP and gRPC, before any body is read: who calls, by the API key of
+//! the request; whether the table of permissions lets that caller make the call; and the tenant that the call is for.
+
+mod audit;
+mod credential;
+mod identity;
+mod key_table;
+mod revocable_body;
+mod secret;
+
+use std::sync::Arc;
+
+use axum::extract::{MatchedPath, Request, State};
+use axum::http::{HeaderMap, HeaderValue};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use tonic::Status;
+use wire::TENANT_HEADER;
+
+use crate::app::App;
+use crate::convert::{Code, Problem, scope};
+use crate::edge::fallback::is_grpc;
+use crate::edge::permissions::{self, Access, Call};
+pub(crate) use audit::AuditLog;
+use audit::Entry;
+pub(crate) use identity::{Caller, Identity};
+pub(crate) use key_table::KeyTable;
+pub use secret::{NewKey, Secret};
+
+/// Calls whose answers may go on for as long as a worker lives or an action runs.
+const LONG_STREAMS: [&str; 3] = [
+    "/lessor.worker.v1.WorkerScheduler/Work",
+    "/build.bazel.remote.execution.v2.Execution/Execute",
+    "/build.bazel.remote.execution.v2.Execution/WaitExecution",
+];
+
+/// Who may call a server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AuthMode {
+    /// Everyone who can reach it may do everything.
+    #[default]
+    None,
+    /// Holders of API keys, each within the roles of the key.
+    Keys,
+}
+
+/// The layer of all routes.
+pub(crate) async fn layer(State(app): State<App>, mut request: Request, next: Next) -> Response {
+    let route = request.extensions().get::<MatchedPath>().cloned();
+    let call =
+        permissions::find(request.method(), request.uri().path(), route.as_ref().map(MatchedPath::as_str));
+    let (identity, admitted) = match authenticate(&app, &request, call) {
+        Ok(identity) => {
+            let admitted = authorize(&mut request, call, identity.as_ref());
+            (identity, admitted)
+        }
+        Err(problem) => (None, Err(problem)),
+    };
+    let entry = || Entry::of(&request, call, identity.as_deref());
+    if let Err(problem) = admitted {
+        app.audit.denied(&entry(), problem.code.name(), app.handle.now());
+        let is_grpc = is_grpc(request.headers());
+        return if is_grpc { Status::from(problem).into_http() } else { problem.into_response() };
+    }
+    let audited = call.is_some_and(|call| call.is_audited).then(entry);
+    let response = next.run(request).await;
+    if let Some(entry) = audited {
+        app.audit.allowed(&entry, response.status());
+    }
+    match identity {
+        Some(identity) if call.is_some_and(|call| LONG_STREAMS.contains(&call.path)) => {
+            revocable_body::until(response, app.keys.ended(&identity, app.handle.now()))
+        }
+        _ => response,
+    }
+}
+
+/// Who calls; none for a call that anyone may make.
+fn authenticate(app: &App, request: &Request, call: Option<&Call>) -> Result<Option<Arc<Identity>>, Problem> {
+    if call.is_some_and(|call| matches!(call.access, Access::Anyone | Access::TaskToken)) {
+        return Ok(None);
+    }
+    let refused = |detail: &str| Problem::new(Code::Unauthenticated, detail);
+    let Some(credential) = credential::of(request.headers()) else {
+        return Err(refused(
+            "the server needs an API key: send `Authorization: Bearer KEY`, or HTTP basic with the key as the password; an \
+             admin creates keys with `lessor key create`",
+        ));
+    };
+    // One answer for all, so that nobody learns which part of a key was right.
+    let known = credential.ok().and_then(|credential| app.keys.find(&credential, app.handle.now()));
+    known
+        .map(Some)
+        .ok_or_else(|| refused("the API key is not valid: it is malformed, unknown, revoked or expired"))
+}
+
+/// Whether the caller may make the call, and for which tenant.
+fn authorize(
+    request: &mut Request,
+    call: Option<&Call>,
+    identity: Option<&Arc<Identity>>,
+) -> Result<(), Problem> {
+    let Some(identity) = identity else { return Ok(()) };
+    let forbidden = |detail: String| Err(Problem::new(Code::Forbidden, detail));
+    let is_routed = request.extensions().get::<MatchedPath>().is_some();
+    match call.map(|call| call.access) {
+        // Nothing is served there, which the fallback says.
+        None if !is_routed => return Ok(()),
+        None => {
+            let (method, path) = (request.method(), request.uri().path());
+            return forbidden(format!("no role may call {method} {path}"));
+        }
+        Some(access @ Access::Roles(roles)) => {
+            let is_permitted = roles.iter().chain([&authority::Role::Admin]).any(|role| identity.has(*role));
+            if !is_permitted {
+                let (needed, roles) = (access.describe(), identity.roles());
+                let (method, path) = call.map_or(("", ""), |call| (call.method, call.path));
+                let name = identity.name();
+                return forbidden(format!(
+                    "{method} {path} needs one of the roles {needed}; the key {name} has {roles}"
+                ));
+            }
+        }
+        Some(Access::Anyone | Access::TaskToken | Access::AnyKey) => {}
+    }
+    choose_tenant(request.headers_mut(), identity)?;
+    request.extensions_mut().insert(identity.clone());
+    Ok(())
+}
+
+/// The tenant comes from the identity; the header chooses among its tenants. From here on the header says which one it is.
+fn choose_tenant(headers: &mut HeaderMap, identity: &Identity) -> Result<(), Problem> {
+    if headers.contains_key(TENANT_HEADER) {
+        return identity.check_tenant(&scope::of(headers)?.tenant);
+    }
+    let tenant = HeaderValue::from_str(identity.first_tenant())
+        .or_else(|_| HeaderValue::from_bytes(identity.first_tenant().as_bytes()));
+    let unsendable = |_| Problem::new(Code::Internal, "the tenant of the key is no header value");
+    headers.insert(TENANT_HEADER, tenant.map_err(unsendable)?);
+    Ok(())
+}

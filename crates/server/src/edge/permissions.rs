@@ -1,0 +1,183 @@
+//! The table of permissions: every call of HTTP, of gRPC and of the HTTP cache, and who may make it. A call that is not in
+//! the table is denied. docs/security.md shows the table; tests compare it with the routes, the descriptors and the document.
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use authority::Role::{self, Builder, CacheWriter, Operator, Reader, Submitter, Worker};
+use axum::http::Method;
+
+/// Who may make a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Anyone, without a credential: the answer says nothing about tasks or tenants.
+    Anyone,
+    /// Who has the token of an attempt, which the call itself verifies.
+    TaskToken,
+    /// The holder of any key.
+    AnyKey,
+    /// The holder of a key with one of these roles, or with the role admin.
+    Roles(&'static [Role]),
+}
+
+impl Access {
+    /// The roles that may make the call, for people.
+    pub fn describe(self) -> String {
+        match self {
+            Access::Anyone => "anyone".to_owned(),
+            Access::TaskToken => "task token".to_owned(),
+            Access::AnyKey => "any key".to_owned(),
+            Access::Roles(roles) => {
+                let names = roles.iter().map(|role| role.name()).chain([Role::Admin.name()]);
+                names.collect::<Vec<_>>().join(", ")
+            }
+        }
+    }
+}
+
+/// A row of the table.
+#[derive(Clone, Copy, Debug)]
+pub struct Call {
+    /// The HTTP method; `gRPC` for a call of gRPC.
+    pub method: &'static str,
+    /// The pattern of the route, or the full name of the call of gRPC.
+    pub path: &'static str,
+    pub access: Access,
+    /// Whether the call is an administrative action, which the audit log has also when it is allowed.
+    pub is_audited: bool,
+}
+
+/// The method of the rows for gRPC.
+pub const GRPC: &str = "gRPC";
+
+const READ: Access = Access::Roles(&[Reader, Submitter, Operator]);
+const SUBMIT: Access = Access::Roles(&[Submitter]);
+const CANCEL: Access = Access::Roles(&[Submitter, Operator]);
+const WORK: Access = Access::Roles(&[Worker]);
+const OPERATE: Access = Access::Roles(&[Operator]);
+const SEE_WORKERS: Access = Access::Roles(&[Reader, Operator]);
+const ADMINISTER: Access = Access::Roles(&[]);
+/// Execution, and what it reads.
+const BUILD: Access = Access::Roles(&[Builder, CacheWriter]);
+/// The content store, which workers use too.
+const CONTENT: Access = Access::Roles(&[Worker, Builder, CacheWriter]);
+const WRITE_CACHE: Access = Access::Roles(&[CacheWriter]);
+const SEE_OPERATIONS: Access = Access::Roles(&[Reader, Builder, CacheWriter, Operator]);
+const END_OPERATIONS: Access = Access::Roles(&[Builder, CacheWriter, Operator]);
+
+macro_rules! calls {
+    ($($method:ident $path:literal $access:expr $(, $audited:ident)?;)*) => {
+        &[$(Call {
+            method: calls!(@method $method),
+            path: $path,
+            access: $access,
+            is_audited: calls!(@audited $($audited)?),
+        },)*]
+    };
+    (@method grpc) => { GRPC };
+    (@method $method:ident) => { stringify!($method) };
+    (@audited) => { false };
+    (@audited audited) => { true };
+}
+
+pub const CALLS: &[Call] = calls! {
+    GET "/healthz" Access::Anyone;
+    GET "/readyz" Access::AnyKey;
+    GET "/openapi.json" Access::AnyKey;
+    GET "/metrics" OPERATE;
+    GET "/v1/tasks" READ;
+    POST "/v1/tasks" SUBMIT;
+    POST "/v1/tasks/batch" SUBMIT;
+    GET "/v1/tasks/{taskId}" READ;
+    GET "/v1/tasks/{taskId}/history" READ;
+    POST "/v1/tasks/{taskId}/cancel" CANCEL, audited;
+    POST "/v1/tasks/{taskId}/redrive" OPERATE, audited;
+    POST "/v1/tasks/{taskId}/started" Access::TaskToken;
+    POST "/v1/tasks/{taskId}/heartbeat" Access::TaskToken;
+    POST "/v1/tasks/{taskId}/completed" Access::TaskToken;
+    GET "/v1/queues" READ;
+    GET "/v1/queues/{name}" READ;
+    PUT "/v1/queues/{name}" OPERATE, audited;
+    POST "/v1/leases" WORK;
+    POST "/v1/leases/{leaseId}/heartbeat" WORK;
+    POST "/v1/leases/{leaseId}/complete" WORK;
+    POST "/v1/leases/{leaseId}/fail" WORK;
+    POST "/v1/leases/{leaseId}/release" WORK;
+    POST "/internal/worker/claim" WORK;
+    POST "/internal/worker/heartbeat" WORK;
+    POST "/internal/worker/complete" WORK;
+    POST "/internal/worker/fail" WORK;
+    GET "/v1/workers" SEE_WORKERS;
+    POST "/v1/workers/{workerId}/drain" OPERATE, audited;
+    POST "/v1/workers/{workerId}/stop" OPERATE, audited;
+    POST "/v1/workers/{workerId}/resume" OPERATE, audited;
+    GET "/v1/instances" WORK;
+    POST "/v1/token-keys/rotate" ADMINISTER, audited;
+    GET "/v1/keys" ADMINISTER;
+    POST "/v1/keys" ADMINISTER, audited;
+    DELETE "/v1/keys/{keyId}" ADMINISTER, audited;
+    GET "/status" Access::AnyKey;
+    GET "/ac/{hash}" BUILD;
+    PUT "/ac/{hash}" WRITE_CACHE;
+    GET "/cas/{hash}" BUILD;
+    PUT "/cas/{hash}" WRITE_CACHE;
+    GET "/{prefix}/ac/{hash}" BUILD;
+    PUT "/{prefix}/ac/{hash}" WRITE_CACHE;
+    GET "/{prefix}/cas/{hash}" BUILD;
+    PUT "/{prefix}/cas/{hash}" WRITE_CACHE;
+    grpc "/lessor.worker.v1.WorkerScheduler/RegisterWorker" WORK;
+    grpc "/lessor.worker.v1.WorkerScheduler/LeaseTask" WORK;
+    grpc "/lessor.worker.v1.WorkerScheduler/UpdateTaskStatus" WORK;
+    grpc "/lessor.worker.v1.WorkerScheduler/ReportHeartbeat" WORK;
+    grpc "/lessor.worker.v1.WorkerScheduler/UnregisterWorker" WORK;
+    grpc "/lessor.worker.v1.WorkerScheduler/SubmitTasks" SUBMIT;
+    grpc "/lessor.worker.v1.WorkerScheduler/Work" WORK;
+    grpc "/build.bazel.remote.execution.v2.Capabilities/GetCapabilities" CONTENT;
+    grpc "/build.bazel.remote.execution.v2.ContentAddressableStorage/FindMissingBlobs" CONTENT;
+    grpc "/build.bazel.remote.execution.v2.ContentAddressableStorage/BatchUpdateBlobs" CONTENT;
+    grpc "/build.bazel.remote.execution.v2.ContentAddressableStorage/BatchReadBlobs" CONTENT;
+    grpc "/build.bazel.remote.execution.v2.ContentAddressableStorage/GetTree" CONTENT;
+    grpc "/google.bytestream.ByteStream/Read" CONTENT;
+    grpc "/google.bytestream.ByteStream/Write" CONTENT;
+    grpc "/google.bytestream.ByteStream/QueryWriteStatus" CONTENT;
+    grpc "/build.bazel.remote.execution.v2.ActionCache/GetActionResult" BUILD;
+    grpc "/build.bazel.remote.execution.v2.ActionCache/UpdateActionResult" WRITE_CACHE;
+    grpc "/build.bazel.remote.execution.v2.Execution/Execute" BUILD;
+    grpc "/build.bazel.remote.execution.v2.Execution/WaitExecution" BUILD;
+    grpc "/google.longrunning.Operations/ListOperations" SEE_OPERATIONS;
+    grpc "/google.longrunning.Operations/GetOperation" SEE_OPERATIONS;
+    grpc "/google.longrunning.Operations/WaitOperation" SEE_OPERATIONS;
+    grpc "/google.longrunning.Operations/CancelOperation" END_OPERATIONS, audited;
+    grpc "/google.longrunning.Operations/DeleteOperation" END_OPERATIONS;
+    grpc "/grpc.health.v1.Health/Check" Access::Anyone;
+    grpc "/grpc.health.v1.Health/Watch" Access::Anyone;
+    grpc "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo" Access::AnyKey;
+    grpc "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo" Access::AnyKey;
+};
+
+/// The rows for HTTP, by method and route.
+static HTTP_INDEX: LazyLock<HashMap<(&str, &str), &Call>> = LazyLock::new(|| {
+    let rows = CALLS.iter().filter(|call| call.method != GRPC);
+    rows.map(|call| ((call.method, call.path), call)).collect()
+});
+
+/// The rows for gRPC, by path, under every name of their service.
+static GRPC_INDEX: LazyLock<HashMap<String, &Call>> = LazyLock::new(|| {
+    let [own, others @ ..] = wire::grpc::SERVICE_NAMES;
+    let mut index = HashMap::new();
+    for call in CALLS.iter().filter(|call| call.method == GRPC) {
+        index.insert(call.path.to_owned(), call);
+        if let Some(name) = call.path.strip_prefix('/').and_then(|path| path.strip_prefix(own)) {
+            index.extend(others.iter().map(|other| (format!("/{other}{name}"), call)));
+        }
+    }
+    index
+});
+
+/// The row of a request. `route` is the pattern that its path matched; calls of gRPC are found by the path itself, which is
+/// what their services go by.
+pub(super) fn find(method: &Method, path: &str, route: Option<&str>) -> Option<&'static Call> {
+    // Every GET answers HEAD too.
+    let method = if *method == Method::HEAD { "GET" } else { method.as_str() };
+    GRPC_INDEX.get(path).or_else(|| HTTP_INDEX.get(&(method, route?))).copied()
+}

@@ -1,0 +1,70 @@
+//! A server that admits holders of API keys only, and short ways to call it with a key.
+
+use reqwest::RequestBuilder;
+use serde_json::{Value, json};
+use server::{AuthMode, Limits, Options};
+use tempfile::TempDir;
+
+use crate::endpoints::content;
+use crate::support::{Served, Told, send};
+
+pub(crate) struct Guarded {
+    pub served: Served,
+    /// The key of an admin.
+    pub admin: String,
+    _content: TempDir,
+}
+
+impl Guarded {
+    /// The first key is made while nobody is authenticated, as `lessor init` makes it while nothing is served.
+    pub(crate) async fn start() -> Guarded {
+        let directory = tempfile::tempdir().unwrap();
+        let open = Options { content: Some(content(directory.path())), ..Options::default() };
+        let served = Served::start_with_options(Limits::default(), open.clone()).await;
+        let made = served.post("/v1/keys", json!({"name": "root", "roles": ["admin"]})).await;
+        assert_eq!(made.status, 201, "{made:?}");
+        let served = served.restarted_with(Options { auth: AuthMode::Keys, ..open }).await;
+        Guarded { served, admin: made.text("key"), _content: directory }
+    }
+
+    /// Stops, and starts again on the same data.
+    pub(crate) async fn restarted(self) -> Guarded {
+        Guarded { served: self.served.restarted().await, ..self }
+    }
+
+    pub(crate) fn request(&self, key: &str, method: &str, path: &str) -> RequestBuilder {
+        self.served.request(method, path).bearer_auth(key)
+    }
+
+    pub(crate) async fn get(&self, key: &str, path: &str) -> Told {
+        send(self.request(key, "GET", path)).await
+    }
+
+    pub(crate) async fn post(&self, key: &str, path: &str, body: Value) -> Told {
+        send(self.request(key, "POST", path).json(&body)).await
+    }
+
+    /// Creates a key: its text and its id.
+    pub(crate) async fn create(&self, body: Value) -> (String, String) {
+        let made = self.post(&self.admin, "/v1/keys", body).await;
+        assert_eq!(made.status, 201, "{made:?}");
+        (made.text("key"), made.text("keyId"))
+    }
+
+    /// A key with these roles in a tenant.
+    pub(crate) async fn key(&self, name: &str, tenant: &str, roles: &[&str]) -> String {
+        self.create(json!({"name": name, "tenants": [tenant], "roles": roles})).await.0
+    }
+
+    /// An empty call of gRPC, whose status is in the headers when it is refused.
+    pub(crate) async fn grpc(&self, key: Option<&str>, path: &str) -> (Option<u32>, String) {
+        let mut request = self.served.request("POST", path).header("content-type", "application/grpc");
+        if let Some(key) = key {
+            request = request.bearer_auth(key);
+        }
+        let response = request.send().await.unwrap();
+        let header = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok());
+        let status = header("grpc-status").and_then(|status| status.parse().ok());
+        (status, header("grpc-message").unwrap_or_default().to_owned())
+    }
+}

@@ -1,0 +1,154 @@
+//! X1 and X2: keys and headers that admit nobody, each by name. The answer is the same 401 for all, and nothing changes.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use reqwest::header::HeaderValue;
+use serde_json::json;
+
+use crate::guarded::Guarded;
+
+fn basic(text: &str) -> String {
+    format!("Basic {}", STANDARD.encode(text))
+}
+
+/// The values of the header `authorization`, with a name for each case.
+fn hostile(key: &str, other: &str, revoked: &str, expired: &str) -> Vec<(&'static str, Vec<Vec<u8>>)> {
+    let (head, secret) = key.rsplit_once('_').unwrap();
+    let id = head.strip_prefix("lsk_").unwrap();
+    let other_secret = other.rsplit_once('_').unwrap().1;
+    let bearer = |key: String| vec![format!("Bearer {key}").into_bytes()];
+    let value = |value: String| vec![value.into_bytes()];
+    let flipped = {
+        let last = if secret.ends_with('0') { "1" } else { "0" };
+        format!("{head}_{}{last}", &secret[..63])
+    };
+    vec![
+        ("no header", vec![]),
+        ("an empty header", value(String::new())),
+        ("a space", value(" ".into())),
+        ("the scheme alone", value("Bearer".into())),
+        ("the scheme and a space", value("Bearer ".into())),
+        ("the key without a scheme", value(key.into())),
+        ("another scheme", value(format!("Digest {key}"))),
+        ("the scheme of tokens", value(format!("Token {key}"))),
+        ("a scheme that only begins like bearer", value(format!("Bearers {key}"))),
+        ("a tab instead of a space", value(format!("Bearer\t{key}"))),
+        ("a colon behind the scheme", value(format!("Bearer: {key}"))),
+        ("two keys in one header", bearer(format!("{key} {key}"))),
+        ("two keys with a comma", bearer(format!("{key},{key}"))),
+        ("two headers with the same key", vec![bearer(key.into()).remove(0), bearer(key.into()).remove(0)]),
+        (
+            "two headers with different keys",
+            vec![bearer(key.into()).remove(0), bearer(other.into()).remove(0)],
+        ),
+        ("one bit of the secret flipped", bearer(flipped)),
+        ("the secret of another key", bearer(format!("{head}_{other_secret}"))),
+        ("the id of no key", bearer(format!("lsk_{}_{secret}", "0".repeat(16)))),
+        ("a revoked key", bearer(revoked.into())),
+        ("an expired key", bearer(expired.into())),
+        ("the key in upper case", bearer(key.to_uppercase())),
+        ("the secret in upper case", bearer(format!("{head}_{}", secret.to_uppercase()))),
+        ("the prefix in upper case", bearer(key.replacen("lsk", "LSK", 1))),
+        ("another prefix", bearer(key.replacen("lsk", "lsj", 1))),
+        ("no prefix", bearer(key["lsk_".len()..].to_owned())),
+        ("the id alone", bearer(id.into())),
+        ("the id without a secret", bearer(format!("{head}_"))),
+        ("the secret alone", bearer(secret.into())),
+        ("a character too few", bearer(key[..key.len() - 1].to_owned())),
+        ("a character too many", bearer(format!("{key}0"))),
+        ("half a key", bearer(key[..key.len() / 2].to_owned())),
+        ("the key twice", bearer(format!("{key}{key}"))),
+        ("a secret of zeros", bearer(format!("{head}_{}", "0".repeat(64)))),
+        ("a secret that is no hexadecimal", bearer(format!("{head}_{}", "g".repeat(64)))),
+        ("a secret of underscores", bearer(format!("{head}_{}", "_".repeat(64)))),
+        ("hyphens for underscores", bearer(key.replace('_', "-"))),
+        ("quotes around the key", bearer(format!("\"{key}\""))),
+        ("percent-encoded underscores", bearer(key.replace('_', "%5F"))),
+        ("a path", bearer("../../lease.key".into())),
+        ("an injection", bearer(format!("{id}' OR '1'='1"))),
+        ("full-width letters", bearer(format!("ｌｓｋ_{id}_{secret}"))),
+        ("a letter of another alphabet", bearer(key.replacen('s', "ѕ", 1))),
+        ("bytes that are no UTF-8", vec![[b"Bearer ".as_slice(), &[0xff; 85]].concat()]),
+        (
+            "a byte with the highest bit in the secret",
+            vec![[b"Bearer ".as_slice(), &key.as_bytes()[..84], &[0xe9]].concat()],
+        ),
+        ("a huge key", bearer("a".repeat(20_000))),
+        ("a huge key with the right beginning", bearer(format!("{key}{}", "0".repeat(20_000)))),
+        ("basic without anything", value("Basic".into())),
+        ("basic with nothing", value("Basic ".into())),
+        ("basic that is no base64", value("Basic !!!!".into())),
+        ("basic with base64 of another alphabet", value(format!("Basic {}", "-_".repeat(40)))),
+        ("basic without a colon", value(basic(key))),
+        ("basic with an empty password", value(basic("user:"))),
+        ("basic with the key as the user", value(basic(&format!("{key}:")))),
+        ("basic with a colon before the key", value(basic(&format!("user::{key}")))),
+        ("basic with a NUL behind the key", value(basic(&format!("user:{key}\0")))),
+        ("basic with a NUL before the key", value(basic(&format!("user:\0{key}")))),
+        ("basic with a line break", value(basic(&format!("user:{key}\n")))),
+        ("basic with the key in plain", value(format!("Basic user:{key}"))),
+        ("basic with a revoked key", value(basic(&format!("user:{revoked}")))),
+        (
+            "a JSON Web Token without a signature",
+            bearer("eyJhbGciOiJub25lIn0.eyJyb2xlIjoiYWRtaW4ifQ.".into()),
+        ),
+    ]
+}
+
+#[tokio::test]
+async fn x1_hostile_keys_and_headers_admit_nobody_and_change_nothing() {
+    let guarded = Guarded::start().await;
+    let key = guarded.key("good", "default", &["submitter", "reader"]).await;
+    let other = guarded.key("other", "default", &["submitter"]).await;
+    let (revoked, id) =
+        guarded.create(json!({"name": "revoked", "tenants": ["default"], "roles": ["submitter"]})).await;
+    let ended = guarded.request(&guarded.admin, "DELETE", &format!("/v1/keys/{id}")).send().await.unwrap();
+    assert_eq!(ended.status(), 200);
+    // It expires by the coordinator's clock, which is waited for.
+    let at = jiff::Timestamp::now() + jiff::SignedDuration::from_millis(300);
+    let soon =
+        json!({"name": "soon", "tenants": ["default"], "roles": ["submitter"], "expiresAt": at.to_string()});
+    let (expired, _) = guarded.create(soon).await;
+    while guarded.served.running.handle.now().0 < at.as_millisecond() as u64 {
+        tokio::task::yield_now().await;
+    }
+    let position = guarded.served.position().await;
+    let cases = hostile(&key, &other, &revoked, &expired);
+    assert!(cases.len() >= 40, "{} cases", cases.len());
+    let mut bodies = std::collections::BTreeSet::new();
+    for (name, values) in &cases {
+        let mut request = guarded.served.request("POST", "/v1/tasks");
+        for value in values {
+            request = request.header("authorization", HeaderValue::from_bytes(value).unwrap());
+        }
+        let response = request.json(&json!({"queue": "q", "payload": 1})).send().await.unwrap();
+        assert_eq!(response.status(), 401, "{name}");
+        let challenges = response.headers().get_all("www-authenticate");
+        assert_eq!(challenges.iter().count(), 2, "{name}");
+        let body = response.text().await.unwrap();
+        assert!(body.contains("\"unauthenticated\""), "{name}: {body}");
+        if !values.is_empty() {
+            bodies.insert(body);
+        }
+    }
+    assert_eq!(bodies.len(), 1, "nobody learns which part of a key was right: {bodies:?}");
+    assert_eq!(guarded.served.position().await, position, "nothing was recorded");
+    let told = guarded.post(&key, "/v1/tasks", json!({"queue": "q", "payload": 1})).await;
+    assert_eq!(told.status, 201, "the key itself is good: {told:?}");
+    for spelled in [format!("bearer {key}"), format!("BEARER  {key}"), basic(&format!(":{key}"))] {
+        let request = guarded.served.request("GET", "/v1/tasks").header("authorization", &spelled);
+        assert_eq!(request.send().await.unwrap().status(), 200, "the scheme has no case");
+    }
+}
+
+#[tokio::test]
+async fn x1_hostile_keys_are_unauthenticated_over_grpc_too() {
+    let guarded = Guarded::start().await;
+    let key = guarded.key("good", "default", &["worker"]).await;
+    for bad in [None, Some("lsk_"), Some(&key[..84]), Some(&*key.to_uppercase())] {
+        let (status, _) = guarded.grpc(bad, "/lessor.worker.v1.WorkerScheduler/RegisterWorker").await;
+        assert_eq!(status, Some(16), "{bad:?}");
+    }
+    let (status, _) = guarded.grpc(Some(&key), "/lessor.worker.v1.WorkerScheduler/RegisterWorker").await;
+    assert_ne!(status, Some(16));
+}

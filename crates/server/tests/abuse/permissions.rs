@@ -1,0 +1,194 @@
+//! The matrix of roles and calls. The calls come from the OpenAPI document, the routes of the cache and the descriptors; who
+//! may make them comes from the table in docs/security.md, which people read and review.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use serde_json::{Value, json};
+use server::permissions::{Access, CALLS, GRPC};
+
+use crate::endpoints::cache_routes;
+use crate::guarded::Guarded;
+use crate::support::send;
+
+const OWN: &str = "lessor.worker.v1.WorkerScheduler";
+const ROLES: [&str; 7] = ["reader", "submitter", "worker", "builder", "cache-writer", "operator", "admin"];
+/// Calls that every gRPC server of this kind has; their services come with libraries.
+const OF_LIBRARIES: [&str; 4] = [
+    "grpc.health.v1.Health/Check",
+    "grpc.health.v1.Health/Watch",
+    "grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
+    "grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
+];
+
+type CallName = (String, String);
+
+/// Every call that is served, by method and pattern.
+fn served_calls() -> BTreeSet<CallName> {
+    let document: Value = serde_json::from_str(server::openapi::text()).unwrap();
+    let mut calls = BTreeSet::new();
+    for (path, methods) in document["paths"].as_object().unwrap() {
+        calls.extend(methods.as_object().unwrap().keys().map(|method| (method.to_uppercase(), path.clone())));
+    }
+    calls.insert(("GET".into(), "/metrics".into()));
+    let hash = "0123456789abcdef".repeat(4);
+    for endpoint in cache_routes().into_iter().filter(|endpoint| endpoint.method != "HEAD") {
+        let pattern = endpoint.path.replace(&hash, "{hash}").replace("/some/", "/{prefix}/");
+        calls.insert((endpoint.method, pattern));
+    }
+    let of_grpc = crate::grpc::calls().into_iter().chain(OF_LIBRARIES.map(str::to_owned));
+    calls.extend(of_grpc.map(|call| (GRPC.to_owned(), format!("/{}", under_own_name(&call)))));
+    calls
+}
+
+/// The service of workers has several names.
+fn under_own_name(call: &str) -> String {
+    match call.split_once('/') {
+        Some((service, name)) if service.ends_with("WorkerScheduler") => format!("{OWN}/{name}"),
+        _ => call.to_owned(),
+    }
+}
+
+/// The table of docs/security.md: who may make each call.
+fn documented() -> BTreeMap<CallName, String> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/security.md");
+    let text = std::fs::read_to_string(path).unwrap();
+    let (_, table) = text.split_once("<!-- calls -->\n").unwrap();
+    let (table, _) = table.split_once("<!-- end of calls -->").unwrap();
+    let row = |line: &str| {
+        let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
+        let (method, path) = cells[0].trim_matches('`').split_once(' ').unwrap();
+        ((method.to_owned(), path.to_owned()), cells[1].to_owned())
+    };
+    table.lines().skip(2).map(row).collect()
+}
+
+#[test]
+fn x22_every_call_that_is_served_has_a_row_and_every_row_a_call() {
+    let rows: BTreeSet<CallName> =
+        CALLS.iter().map(|call| (call.method.to_owned(), call.path.to_owned())).collect();
+    assert_eq!(rows.len(), CALLS.len(), "no call has two rows");
+    let served = served_calls();
+    let without: Vec<_> = served.difference(&rows).collect();
+    assert!(without.is_empty(), "without a row: {without:?}");
+    let stale: Vec<_> = rows.difference(&served).collect();
+    assert!(stale.is_empty(), "without a call: {stale:?}");
+}
+
+#[test]
+fn the_documented_table_of_permissions_is_that_of_the_code() {
+    let rows: BTreeMap<CallName, String> = CALLS
+        .iter()
+        .map(|call| ((call.method.to_owned(), call.path.to_owned()), call.access.describe()))
+        .collect();
+    let table: String = CALLS
+        .iter()
+        .map(|call| format!("| `{} {}` | {} |\n", call.method, call.path, call.access.describe()))
+        .collect();
+    assert!(documented() == rows, "docs/security.md must have between its marks:\n{table}");
+}
+
+/// A path that a request can have, with names of things that are not there.
+fn real(pattern: &str) -> String {
+    pattern
+        .replace("{taskId}", "01900000-0000-7000-8000-000000000001")
+        .replace("{leaseId}", "x")
+        .replace("{workerId}", "w")
+        .replace("{keyId}", "0123456789abcdef")
+        .replace("{name}", "q")
+        .replace("{prefix}", "some")
+        .replace("{hash}", &"0".repeat(64))
+}
+
+/// How the layer answers a call: none when it lets it through.
+async fn denial(guarded: &Guarded, key: Option<&str>, method: &str, pattern: &str) -> Option<u16> {
+    if method == GRPC {
+        let (status, message) = guarded.grpc(key, pattern).await;
+        return match status {
+            Some(16) => Some(401),
+            Some(7)
+                if message.contains("needs%20one%20of%20the%20roles") || message.contains("needs one of") =>
+            {
+                assert!(message.contains(pattern), "{message}");
+                Some(403)
+            }
+            _ => None,
+        };
+    }
+    let mut request = guarded.served.request(method, &real(pattern));
+    if let Some(key) = key {
+        request = request.bearer_auth(key);
+    }
+    if method != "GET" {
+        request = request.header("content-type", "application/json").body("{}");
+    }
+    let response = request.send().await.unwrap();
+    match response.status().as_u16() {
+        // Streams have no end, and need not be read.
+        401 | 403 => {}
+        _ => return None,
+    }
+    let told = send_again(guarded, key, method, pattern).await;
+    match told.body["code"].as_str() {
+        Some("unauthenticated") => {
+            assert_eq!(told.headers.get_all("www-authenticate").iter().count(), 2, "{told:?}");
+            Some(401)
+        }
+        Some("forbidden") => {
+            let detail = told.text("detail");
+            assert!(detail.contains(&format!("{method} {pattern}")) && detail.contains("roles"), "{detail}");
+            Some(403)
+        }
+        _ => None,
+    }
+}
+
+async fn send_again(
+    guarded: &Guarded,
+    key: Option<&str>,
+    method: &str,
+    pattern: &str,
+) -> crate::support::Told {
+    let mut request = guarded.served.request(method, &real(pattern));
+    if let Some(key) = key {
+        request = request.bearer_auth(key);
+    }
+    send(request.header("content-type", "application/json").body("{}")).await
+}
+
+#[tokio::test]
+async fn x22_every_role_makes_the_calls_of_its_row_and_no_other() {
+    let guarded = Guarded::start().await;
+    let mut keys = Vec::new();
+    for role in ROLES {
+        let tenants = if role == "admin" { json!([]) } else { json!(["default"]) };
+        let made = guarded.create(json!({"name": role, "tenants": tenants, "roles": [role]})).await;
+        keys.push((role, made.0));
+    }
+    for ((method, pattern), who) in documented() {
+        let open = who == "anyone" || who == "task token";
+        // A callback without a task token is refused by itself, in the words of its contract.
+        let denied = denial(&guarded, None, &method, &pattern).await;
+        assert_eq!(denied, (!open).then_some(401), "{method} {pattern} without a key");
+        for (role, key) in &keys {
+            let may = open || who == "any key" || who.split(", ").any(|name| name == *role);
+            let denied = denial(&guarded, Some(key), &method, &pattern).await;
+            assert_eq!(denied, (!may).then_some(403), "{method} {pattern} as {role}");
+        }
+    }
+    // The other names of the service of workers go by the same rows.
+    let (_, reader) = &keys[0];
+    for call in crate::grpc::calls().iter().filter(|call| call.contains("WorkerScheduler")) {
+        assert_eq!(guarded.grpc(Some(reader), &format!("/{call}")).await.0, Some(7), "{call}");
+    }
+}
+
+#[tokio::test]
+async fn a_call_without_a_row_is_denied_and_a_path_without_a_call_is_not_found() {
+    let guarded = Guarded::start().await;
+    let told = send(guarded.request(&guarded.admin, "DELETE", "/v1/tasks")).await;
+    told.is_problem(403, "forbidden");
+    guarded.get(&guarded.admin, "/v1/nothing").await.is_problem(404, "not_found");
+    guarded.served.get("/v1/nothing").await.is_problem(401, "unauthenticated");
+    assert!(CALLS.iter().filter(|call| call.access == Access::Anyone).count() <= 3);
+}
