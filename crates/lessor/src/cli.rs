@@ -2,8 +2,8 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::client::{queue, submit, task};
-use crate::{check_config, conformance, log, run, serve, up, worker};
+use crate::client::{key, queue, submit, task};
+use crate::{check_config, conformance, init, log, run, serve, up, worker};
 
 /// Leases work to workers that may crash, stall, repeat themselves or lie, and accepts exactly one outcome for each
 /// task.
@@ -20,6 +20,8 @@ pub(crate) enum Command {
     Up(up::Options),
     /// Start as a service, configured by a file
     Serve(serve::Options),
+    /// Create an admin key in a data directory, offline; the first key of a server with authentication
+    Init(init::Options),
     /// Validate a configuration file and print the settings in effect
     CheckConfig(check_config::Options),
     /// Run actions for a coordinator; list, drain and stop its workers
@@ -32,6 +34,8 @@ pub(crate) enum Command {
     Task(task::Options),
     /// Show and configure queues
     Queue(queue::Options),
+    /// Create, list and revoke API keys
+    Key(key::Options),
     /// Read the ledger offline: verify it, print it, explain the past
     Log(log::Options),
     /// Run benchmarks, next to the limits of this machine

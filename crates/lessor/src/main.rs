@@ -1,6 +1,7 @@
 //! The `lessor` binary: parses the command line and runs one command.
 
 mod address;
+mod admin_key;
 mod banner;
 mod check_config;
 mod cli;
@@ -10,6 +11,7 @@ mod conformance;
 mod content;
 mod data_dir;
 mod exit;
+mod init;
 mod ledger_backend;
 mod log;
 mod logging;
@@ -36,12 +38,14 @@ fn main() -> ExitCode {
     let result = match cli.command {
         Command::Up(options) => up::run(options).map(|()| ExitCode::SUCCESS),
         Command::Serve(options) => serve::run(&options).map(|()| ExitCode::SUCCESS),
+        Command::Init(options) => init::run(&options).map(|()| ExitCode::SUCCESS),
         Command::CheckConfig(options) => check_config::run(&options).map(|()| ExitCode::SUCCESS),
         Command::Worker(options) => worker::run(options),
         Command::Run(options) => run::run(*options),
         Command::Submit(options) => client::block_on(client::submit::run(&options)),
         Command::Task(options) => client::block_on(client::task::run(&options)),
         Command::Queue(options) => client::block_on(client::queue::run(&options)),
+        Command::Key(options) => client::block_on(client::key::run(&options)),
         Command::Log(options) => log::run(&options),
         Command::Bench(options) => bench::run(&options).map(|()| ExitCode::SUCCESS),
         Command::Conformance(options) => client::block_on(conformance::run(&options)),

@@ -33,6 +33,10 @@ pub(crate) struct Options {
     /// refusal says is at risk
     #[arg(long)]
     pub drop_unverified_tail: bool,
+
+    /// Serve an address that others can reach without authentication: everyone who can reach it can run commands
+    #[arg(long)]
+    pub insecure: bool,
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
@@ -43,6 +47,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         drop_unverified_tail: options.drop_unverified_tail,
         queues: vec![config.exec_queue()],
         worker: None,
+        insecure: options.insecure,
     };
     serving::run(config, start)
 }

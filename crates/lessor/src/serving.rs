@@ -12,11 +12,11 @@ use server::reapi::ActionCacheWriter;
 use tokio::net::{TcpListener, TcpSocket};
 
 use crate::banner::Execution;
-use crate::config::{self, Config};
+use crate::config::Config;
 use crate::data_dir::DataDir;
 use crate::stop_signals::StopSignals;
 use crate::worker::{Embedded, EmbeddedOptions, Instances};
-use crate::{banner, content, ledger_backend, machine};
+use crate::{admin_key, banner, content, ledger_backend, machine};
 
 /// Longest wait for the projections at a start.
 const MAX_CATCH_UP: Duration = Duration::from_secs(10);
@@ -31,6 +31,8 @@ pub(crate) struct Start {
     pub queues: Vec<(QueueKey, QueueConfig)>,
     /// How this process runs actions, if it does.
     pub worker: Option<EmbeddedOptions>,
+    /// Whether it may listen beyond loopback without authentication.
+    pub insecure: bool,
 }
 
 /// Serves until a signal says to stop, or the ledger or the worker of this process fails.
@@ -42,6 +44,7 @@ pub(crate) fn run(config: Config, start: Start) -> Result<()> {
 async fn serve(config: Config, start: Start) -> Result<()> {
     let connections = machine::connections();
     let limits = server::Limits { max_connections: connections.from_clients, ..server::Limits::default() };
+    let warning = config.check_access(start.insecure, start.worker.is_some())?;
     let data = DataDir::open(&config.data.dir, start.may_create)?;
     let listener = listen(config.server.address)?;
     let address = listener.local_addr().context("the listening socket has no address")?;
@@ -71,6 +74,9 @@ async fn serve(config: Config, start: Start) -> Result<()> {
     running.projections_caught_up(MAX_CATCH_UP).await;
     running.report.took = began.elapsed();
     configure(&running.handle, start.queues).await?;
+    if let Some(file) = &config.auth.admin_key_file {
+        admin_key::from_file(&running.handle, file).await?;
+    }
     let blobs = content.blobs.clone();
     let options = server::Options {
         scheduler: config.scheduler(),
@@ -84,6 +90,7 @@ async fn serve(config: Config, start: Start) -> Result<()> {
         metrics,
         content: Some(content),
         allowed_hosts: config.server.allowed_hosts,
+        auth: config.auth.mode.into(),
         ..server::Options::default()
     };
     let key = old_key.map_or_else(|| data.lease_key(), Ok)?;
@@ -96,7 +103,7 @@ async fn serve(config: Config, start: Start) -> Result<()> {
             "could not write the listen address to the data directory; the server runs without it"
         );
     }
-    if let Some(warning) = config::open_access(address, opening.is_some()) {
+    if let Some(warning) = warning {
         tracing::warn!("{warning}");
     }
     let mut worker = match opening.zip(instances) {

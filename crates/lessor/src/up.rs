@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use anyhow::Result;
 use tracing::level_filters::LevelFilter;
 
-use crate::config::{Capabilities, Config, Data, MIN_FREE_MIB, Metrics, Push, Server, Storage};
+use crate::config::{Auth, Capabilities, Config, Data, MIN_FREE_MIB, Metrics, Mode, Push, Server, Storage};
 use crate::serving::{self, Start};
 use crate::worker::EmbeddedOptions;
 use crate::{address, logging};
@@ -56,9 +56,22 @@ pub(crate) struct Options {
 
     #[command(flatten)]
     push: Push,
+
+    #[command(flatten)]
+    auth: Auth,
+
+    /// Serve an address that others can reach without authentication: everyone who can reach it can run commands
+    #[arg(long)]
+    insecure: bool,
 }
 
 pub(crate) fn run(options: Options) -> Result<()> {
+    if options.auth.mode == Mode::Keys && !options.no_worker {
+        anyhow::bail!(
+            "the worker inside this process has no API key: add --no-worker, and start `lessor worker daemon` with a key that \
+             has the role worker in LESSOR_API_KEY"
+        );
+    }
     let _log = logging::start(LevelFilter::INFO);
     let config = Config {
         server: Server { address: options.listen, allowed_hosts: options.allowed_hosts, ..Server::default() },
@@ -70,6 +83,7 @@ pub(crate) fn run(options: Options) -> Result<()> {
         },
         push: options.push,
         metrics: options.metrics,
+        auth: options.auth,
         capabilities: Capabilities {
             action_cache_update_enabled: options.allow_action_cache_updates.then_some(true),
             ..Capabilities::default()
@@ -78,5 +92,9 @@ pub(crate) fn run(options: Options) -> Result<()> {
     };
     let drop_unverified_tail = options.drop_unverified_tail;
     let worker = (!options.no_worker).then_some(options.worker);
-    serving::run(config, Start { may_create: true, drop_unverified_tail, queues: Vec::new(), worker })
+    let insecure = options.insecure;
+    serving::run(
+        config,
+        Start { may_create: true, drop_unverified_tail, queues: Vec::new(), worker, insecure },
+    )
 }

@@ -1,5 +1,7 @@
 //! `lessor up` as a process: how it starts, how it is stopped, what it refuses, and that a crash loses nothing.
 
+#[path = "up/api_keys.rs"]
+mod api_keys;
 #[path = "up/clocks.rs"]
 mod clocks;
 #[path = "up/disk_faults.rs"]
@@ -175,9 +177,10 @@ fn a_worker_that_cannot_work_ends_the_server_in_good_order_and_is_named() {
 #[test]
 fn on_an_open_address_it_warns_and_clients_do_not_write_to_the_action_cache() {
     let warning = "can submit, lease and cancel tasks, and run commands on";
-    for (arguments, status) in
-        [(&["--no-worker"][..], 403), (&["--no-worker", "--allow-action-cache-updates"], 200)]
-    {
+    for (arguments, status) in [
+        (&["--insecure", "--no-worker"][..], 403),
+        (&["--insecure", "--no-worker", "--allow-action-cache-updates"], 200),
+    ] {
         let server = Server::start_in(tempfile::tempdir().unwrap(), "0.0.0.0:0", arguments);
         let url = format!("{}/ac/{}", server.url(), "a".repeat(64));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

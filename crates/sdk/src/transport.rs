@@ -121,6 +121,10 @@ impl Transport {
         self.with_body(Method::PUT, path, body)
     }
 
+    pub fn delete(&self, path: &[&str]) -> Request {
+        Request { method: Method::DELETE, url: self.url_of(path), body: None, authorization: None }
+    }
+
     fn with_body(&self, method: Method, path: &[&str], body: &impl Serialize) -> Result<Request, Error> {
         let body = Some(Bytes::from(serde_json::to_vec(body)?));
         Ok(Request { method, url: self.url_of(path), body, authorization: None })

@@ -6,6 +6,7 @@ pub(crate) mod connection;
 pub(crate) mod duration;
 mod error;
 mod http;
+pub(crate) mod key;
 pub(crate) mod queue;
 pub(crate) mod show;
 pub(crate) mod submit;

@@ -1,6 +1,7 @@
 //! The configuration of a server: the keys of the file of `lessor serve`, which are also the flags of `lessor up`, with
 //! their defaults and validation.
 
+mod auth;
 pub(crate) mod file;
 mod unknown;
 
@@ -16,6 +17,7 @@ use server::{MAX_NAMED_QUEUES, TOKEN_TTL_SECONDS};
 use wire::{DEFAULT_SCOPE_NAME, MAX_WAIT_MS};
 
 use crate::address;
+pub(crate) use auth::{Auth, Mode};
 use execution::EXECUTION_QUEUE;
 use file::{Document, within};
 
@@ -37,6 +39,7 @@ pub(crate) struct Config {
     pub push: Push,
     pub capabilities: Capabilities,
     pub metrics: Metrics,
+    pub auth: Auth,
 }
 
 // Doc comments of flattened structs would replace the help text of `lessor up`.
@@ -299,7 +302,7 @@ impl Config {
     }
 
     pub(crate) fn warnings(&self) -> impl Iterator<Item = String> {
-        open_access(self.server.address, false).into_iter()
+        self.check_access(false, false).err().into_iter().map(|error| error.to_string())
     }
 
     pub(crate) fn scheduler(&self) -> server::Scheduler {
@@ -315,7 +318,7 @@ impl Config {
             allow_uploads: self
                 .capabilities
                 .action_cache_update_enabled
-                .unwrap_or_else(|| self.server.address.ip().is_loopback()),
+                .unwrap_or_else(|| self.server.address.ip().is_loopback() || self.auth.mode == Mode::Keys),
             worker_grace: Duration::from_secs(self.execution.scheduler.worker_grace_seconds),
             ..server::reapi::Settings::default()
         }
@@ -323,13 +326,13 @@ impl Config {
 }
 
 /// The warning about an address that others can reach; `worker` says whether this process runs commands.
-pub(crate) fn open_access(address: SocketAddr, worker: bool) -> Option<String> {
+fn open_access(address: SocketAddr, worker: bool) -> Option<String> {
     let (machines, way_out) =
         if worker { ("this machine", " (--no-worker runs no commands)") } else { ("its workers", "") };
     (!address.ip().is_loopback()).then(|| {
         format!(
             "everyone who can reach {address} can submit, lease and cancel tasks, and run commands on {machines}: there is no \
-             authentication{way_out}"
+             authentication (--insecure){way_out}"
         )
     })
 }
@@ -339,6 +342,7 @@ impl Document for Config {
         let mut config = Config::default();
         config.data.max_state_mib = Some(MIN_STATE_MIB);
         config.data.preallocate_mib = Some(1);
+        config.auth.admin_key_file = Some(PathBuf::new());
         config.push.callback_url = Some(String::new());
         config.capabilities.action_cache_update_enabled = Some(true);
         config.storage.cas.root_dir = Some(PathBuf::new());
