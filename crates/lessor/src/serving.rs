@@ -45,6 +45,7 @@ async fn serve(config: Config, start: Start) -> Result<()> {
     let connections = machine::connections();
     let limits = server::Limits { max_connections: connections.from_clients, ..server::Limits::default() };
     let warning = config.check_access(start.insecure, start.worker.is_some())?;
+    let issuers = config.auth.issuers()?;
     let data = DataDir::open(&config.data.dir, start.may_create)?;
     let listener = listen(config.server.address)?;
     let address = listener.local_addr().context("the listening socket has no address")?;
@@ -91,6 +92,7 @@ async fn serve(config: Config, start: Start) -> Result<()> {
         content: Some(content),
         allowed_hosts: config.server.allowed_hosts,
         auth: config.auth.mode.into(),
+        issuers,
         ..server::Options::default()
     };
     let key = old_key.map_or_else(|| data.lease_key(), Ok)?;

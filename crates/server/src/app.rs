@@ -19,6 +19,7 @@ use crate::convert::{Code, Problem};
 use crate::edge::auth::{AuditLog, AuthMode, KeyTable};
 use crate::edge::bodies::Bodies;
 use crate::edge::compute::Compute;
+use crate::edge::jwt::Issuers;
 use crate::edge::receiving::Receiving;
 use crate::grpc;
 use crate::metrics::Metrics;
@@ -49,6 +50,7 @@ pub struct Inner {
     pub(crate) allowed_hosts: Vec<String>,
     pub(crate) auth: AuthMode,
     pub(crate) keys: KeyTable,
+    pub(crate) issuers: Issuers,
     pub(crate) audit: AuditLog,
 }
 
@@ -88,6 +90,8 @@ pub struct Options {
     /// Names by which a server on loopback may be called, besides its addresses and `localhost`.
     pub allowed_hosts: Vec<String>,
     pub auth: AuthMode,
+    /// Issuers of tokens that are accepted beside API keys.
+    pub issuers: Issuers,
 }
 
 impl App {
@@ -99,7 +103,8 @@ impl App {
 
     /// As [`App::new`], with other settings.
     pub fn with_options(handle: Handle, lease_key: [u8; 32], options: Options) -> App {
-        let Options { scheduler, push, receiving, content, metrics, mut allowed_hosts, auth } = options;
+        let Options { scheduler, push, receiving, content, metrics, mut allowed_hosts, auth, issuers } =
+            options;
         // A proxy in front of the server may pass on the name under which it is called back.
         let callback_url = push.callback_url.as_deref().and_then(|url| Url::parse(url).ok());
         allowed_hosts.extend(callback_url.and_then(|url| url.host_str().map(str::to_owned)));
@@ -123,6 +128,7 @@ impl App {
             allowed_hosts,
             auth,
             keys: KeyTable::default(),
+            issuers,
             audit: AuditLog::default(),
         }))
     }

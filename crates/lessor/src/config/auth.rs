@@ -5,7 +5,9 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
+use server::Issuers;
 
+use super::issuers::{self, Issuer};
 use super::open_access;
 
 // A doc comment would replace the help text of `lessor up`.
@@ -20,6 +22,11 @@ pub(crate) struct Auth {
     #[arg(long = "admin-key-file", value_name = "FILE")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub admin_key_file: Option<PathBuf>,
+
+    /// Issuers whose JSON Web Tokens are accepted beside API keys.
+    #[arg(skip)]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub issuers: Vec<Issuer>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
@@ -51,6 +58,22 @@ pub(crate) struct Unprotected {
     address: SocketAddr,
     port: u16,
     data: String,
+}
+
+impl Auth {
+    pub(super) fn faults(&self) -> Vec<String> {
+        let mut faults = issuers::options(&self.issuers).err().unwrap_or_default();
+        if !self.issuers.is_empty() && self.mode == Mode::None {
+            faults.push("auth.issuers needs auth.mode = \"keys\": without it everyone may call".to_owned());
+        }
+        faults
+    }
+
+    /// The trusted issuers, with the keys that are files.
+    pub(crate) fn issuers(&self) -> Result<Issuers> {
+        let options = issuers::options(&self.issuers).map_err(|faults| anyhow::anyhow!(faults.join("\n")))?;
+        Issuers::start(options).map_err(|error| anyhow::anyhow!("auth.issuers: {error}"))
+    }
 }
 
 impl super::Config {

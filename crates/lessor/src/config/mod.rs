@@ -3,6 +3,7 @@
 
 mod auth;
 pub(crate) mod file;
+mod issuers;
 mod unknown;
 
 use std::net::{Ipv4Addr, SocketAddr};
@@ -343,6 +344,7 @@ impl Document for Config {
         config.data.max_state_mib = Some(MIN_STATE_MIB);
         config.data.preallocate_mib = Some(1);
         config.auth.admin_key_file = Some(PathBuf::new());
+        config.auth.issuers = vec![issuers::Issuer::with_every_key()];
         config.push.callback_url = Some(String::new());
         config.capabilities.action_cache_update_enabled = Some(true);
         config.storage.cas.root_dir = Some(PathBuf::new());
@@ -372,6 +374,7 @@ impl Document for Config {
         .into_iter()
         .flatten()
         .collect();
+        faults.extend(self.auth.faults());
         if self.metrics.queues.len() >= MAX_NAMED_QUEUES {
             faults.push(format!("metrics.queues must name fewer than {MAX_NAMED_QUEUES} queues"));
         }

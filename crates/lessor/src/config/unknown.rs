@@ -47,6 +47,10 @@ fn position(table: &DeTable<'_>, keys: &[String]) -> Option<usize> {
     let (key, value) = table.iter().find(|(key, _)| key.get_ref().as_ref() == first)?;
     match value.get_ref() {
         DeValue::Table(inner) if !rest.is_empty() => position(inner, rest),
+        DeValue::Array(list) if !rest.is_empty() => list.iter().find_map(|element| match element.get_ref() {
+            DeValue::Table(inner) => position(inner, rest),
+            _ => None,
+        }),
         _ => Some(key.span().start),
     }
 }
@@ -55,7 +59,7 @@ fn suggestion(keys: &[String], known: &Table) -> String {
     let (name, path) = (keys.join("."), keys[..keys.len().saturating_sub(1)].join("."));
     let siblings = keys[..keys.len().saturating_sub(1)]
         .iter()
-        .try_fold(known, |table, key| table.get(key).and_then(Value::as_table))
+        .try_fold(known, |table, key| table.get(key).and_then(inner_table))
         .unwrap_or(known);
     let mut candidates: Vec<String> = siblings.keys().map(|key| join(&path, key)).collect();
     collect_names(known, "", &mut candidates);
@@ -70,13 +74,21 @@ fn suggestion(keys: &[String], known: &Table) -> String {
     }
 }
 
+/// A table, or the tables of a list, which have the same keys.
+fn inner_table(value: &Value) -> Option<&Table> {
+    match value {
+        Value::Array(list) => list.first().and_then(Value::as_table),
+        value => value.as_table(),
+    }
+}
+
 /// Collects the dotted names of all values of a table.
 fn collect_names(table: &Table, path: &str, names: &mut Vec<String>) {
     for (key, value) in table {
         let name = join(path, key);
-        match value {
-            Value::Table(inner) => collect_names(inner, &name, names),
-            _ => names.push(name),
+        match inner_table(value) {
+            Some(inner) => collect_names(inner, &name, names),
+            None => names.push(name),
         }
     }
 }

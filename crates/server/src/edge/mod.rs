@@ -11,6 +11,7 @@ pub(crate) mod grpc_guard;
 mod guarded_io;
 mod host;
 pub(crate) mod json;
+pub(crate) mod jwt;
 pub(crate) mod listener;
 pub(crate) mod operator;
 mod origin;

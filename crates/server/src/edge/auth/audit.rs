@@ -2,7 +2,7 @@
 //! that nobody fills a disk with them; what was suppressed is counted in the next line.
 
 use std::net::IpAddr;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use authority::Time;
 use axum::extract::Request;
@@ -21,7 +21,8 @@ const REQUEST_ID_HEADER: &str = "x-request-id";
 
 /// What a line says about a request.
 pub(super) struct Entry {
-    who: Option<(String, String)>,
+    /// The name, and the id of the key if there is one.
+    who: Option<(Arc<str>, Option<Arc<str>>)>,
     from: Option<IpAddr>,
     method: String,
     path: String,
@@ -33,12 +34,16 @@ impl Entry {
         // The path, because it names the task or the worker; its parameters may have anything.
         let path = beginning(request.uri().path(), MAX_TEXT_BYTES).to_owned();
         Entry {
-            who: identity.map(|identity| (identity.name().to_string(), identity.key_id().to_owned())),
+            who: identity.map(|identity| (identity.name().clone(), identity.key_id().cloned())),
             from: request.extensions().get::<Ends>().map(|ends| ends.peer.ip().to_canonical()),
             method: call.map_or(request.method().as_str(), |call| call.method).to_owned(),
             path,
             request_id: request_id(request.headers()),
         }
+    }
+
+    fn who(&self) -> (Option<&str>, Option<&str>) {
+        self.who.as_ref().map_or((None, None), |(who, key_id)| (Some(who), key_id.as_deref()))
     }
 }
 
@@ -63,7 +68,7 @@ struct Denials {
 impl AuditLog {
     /// An administrative action was done, or refused by the call itself.
     pub(super) fn allowed(&self, entry: &Entry, status: StatusCode) {
-        let (who, key_id) = entry.who.as_ref().map_or((None, None), |(who, id)| (Some(&**who), Some(&**id)));
+        let (who, key_id) = entry.who();
         let from = entry.from.map(tracing::field::display);
         let (method, path, request_id) = (&*entry.method, &*entry.path, entry.request_id.as_deref());
         let status = status.as_u16();
@@ -75,7 +80,7 @@ impl AuditLog {
 
     pub(super) fn denied(&self, entry: &Entry, reason: &str, now: Time) {
         let Some(suppressed) = self.admit(now) else { return };
-        let (who, key_id) = entry.who.as_ref().map_or((None, None), |(who, id)| (Some(&**who), Some(&**id)));
+        let (who, key_id) = entry.who();
         let from = entry.from.map(tracing::field::display);
         let (method, path, request_id) = (&*entry.method, &*entry.path, entry.request_id.as_deref());
         let suppressed = (suppressed > 0).then_some(suppressed);

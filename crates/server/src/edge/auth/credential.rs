@@ -1,24 +1,31 @@
 //! The credential of a request: one `Authorization` header, with an API key as a bearer token or as the password of HTTP
-//! basic.
+//! basic, or with a JSON Web Token as a bearer token.
 
+use authority::SecretHash;
 use axum::http::{HeaderMap, header};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
 use super::secret::{KEY_CHARS, parse};
-use authority::SecretHash;
+use crate::edge::jwt::{Issuers, MAX_TOKEN_BYTES};
 
-/// Longest value that is read: a key with its user name in base64, and some spare room.
-const MAX_VALUE_BYTES: usize = 1_024;
+/// Longest value that is read: a token after its scheme.
+const MAX_VALUE_BYTES: usize = MAX_TOKEN_BYTES + 16;
+/// Longest value with a key: the key with its user name in base64, and some spare room.
+const MAX_KEY_VALUE_BYTES: usize = 1_024;
+const _: () = assert!(KEY_CHARS < MAX_KEY_VALUE_BYTES);
 
-/// A key as it was sent: its id, and the hash of its secret.
-pub(super) struct Credential {
-    pub id: String,
-    pub hash: SecretHash,
+pub(super) enum Credential<'a> {
+    /// The id of a key, and the hash of its secret.
+    Key {
+        id: String,
+        hash: SecretHash,
+    },
+    Token(&'a str),
 }
 
-/// None without a header; an error for a header that has no key.
-pub(super) fn of(headers: &HeaderMap) -> Option<Result<Credential, ()>> {
+/// None without a header; an error for a header that has neither a key nor a token.
+pub(super) fn of(headers: &HeaderMap) -> Option<Result<Credential<'_>, ()>> {
     let mut values = headers.get_all(header::AUTHORIZATION).iter();
     let value = values.next()?;
     if values.next().is_some() || value.len() > MAX_VALUE_BYTES {
@@ -27,10 +34,17 @@ pub(super) fn of(headers: &HeaderMap) -> Option<Result<Credential, ()>> {
     Some(value.to_str().ok().and_then(from_value).ok_or(()))
 }
 
-fn from_value(value: &str) -> Option<Credential> {
+fn from_value(value: &str) -> Option<Credential<'_>> {
     let (scheme, rest) = value.split_once(' ')?;
     let rest = rest.trim_matches(' ');
-    if scheme.eq_ignore_ascii_case("bearer") {
+    let is_bearer = scheme.eq_ignore_ascii_case("bearer");
+    if is_bearer && Issuers::is_token(rest) {
+        return Some(Credential::Token(rest));
+    }
+    if value.len() > MAX_KEY_VALUE_BYTES {
+        return None;
+    }
+    if is_bearer {
         return from_key(rest);
     }
     if !scheme.eq_ignore_ascii_case("basic") {
@@ -42,7 +56,6 @@ fn from_value(value: &str) -> Option<Credential> {
     from_key(password)
 }
 
-fn from_key(text: &str) -> Option<Credential> {
-    debug_assert!(KEY_CHARS < MAX_VALUE_BYTES);
-    parse(text).map(|(id, hash)| Credential { id: id.to_owned(), hash })
+fn from_key<'a>(text: &str) -> Option<Credential<'a>> {
+    parse(text).map(|(id, hash)| Credential::Key { id: id.to_owned(), hash })
 }

@@ -1,4 +1,4 @@
-//! Who calls: the holder of an API key, with its tenants, roles and limits.
+//! Who calls: the holder of an API key or of a token, with its tenants, roles and limits.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -11,45 +11,81 @@ use axum::http::request::Parts;
 use wire::DEFAULT_SCOPE_NAME;
 
 use crate::convert::{Code, Problem};
+use crate::edge::jwt::TokenIdentity;
+
+/// The rights of an identity.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Grants {
+    pub tenants: Vec<Arc<str>>,
+    pub roles: Vec<Role>,
+    /// Only these queues; all of them if empty.
+    pub queues: Vec<Arc<str>>,
+    /// The beginning of the names of its workers.
+    pub worker_prefix: Option<Arc<str>>,
+}
 
 #[derive(Debug)]
-pub(crate) struct Identity(Arc<ApiKey>);
+pub(crate) struct Identity {
+    name: Arc<str>,
+    /// None for the holder of a token.
+    key_id: Option<Arc<str>>,
+    grants: Arc<Grants>,
+    expires_at: Option<Time>,
+}
 
 impl Identity {
-    pub(super) fn new(key: Arc<ApiKey>) -> Identity {
-        Identity(key)
+    pub(super) fn of_key(key: &ApiKey) -> Identity {
+        let grants = Grants {
+            tenants: key.tenants.clone(),
+            roles: key.roles.clone(),
+            queues: key.queues.clone(),
+            worker_prefix: key.worker_prefix.clone(),
+        };
+        let (name, key_id) = (key.name.clone(), Some(key.id.clone()));
+        Identity { name, key_id, grants: Arc::new(grants), expires_at: key.expires_at }
+    }
+
+    pub(super) fn of_token(token: &TokenIdentity) -> Identity {
+        let (name, grants) = (token.name.clone(), token.grants.clone());
+        Identity { name, key_id: None, grants, expires_at: Some(token.expires_at) }
     }
 
     pub(crate) fn name(&self) -> &Arc<str> {
-        &self.0.name
+        &self.name
     }
 
-    pub(crate) fn key_id(&self) -> &str {
-        &self.0.id
+    pub(crate) fn key_id(&self) -> Option<&Arc<str>> {
+        self.key_id.as_ref()
+    }
+
+    /// How messages name it.
+    pub(super) fn holder(&self) -> String {
+        let credential = if self.key_id.is_some() { "key" } else { "token of" };
+        format!("the {credential} {}", self.name)
     }
 
     pub(super) fn expires_at(&self) -> Option<Time> {
-        self.0.expires_at
+        self.expires_at
     }
 
     pub(crate) fn has(&self, role: Role) -> bool {
-        self.0.roles.contains(&role)
+        self.grants.roles.contains(&role)
     }
 
     /// The names of its roles, for people.
     pub(super) fn roles(&self) -> String {
-        self.0.roles.iter().map(|role| role.name()).collect::<Vec<_>>().join(", ")
+        self.grants.roles.iter().map(|role| role.name()).collect::<Vec<_>>().join(", ")
     }
 
     /// The tenant of a call that names none.
     pub(crate) fn first_tenant(&self) -> &str {
-        self.0.tenants.first().map_or(DEFAULT_SCOPE_NAME, |tenant| tenant)
+        self.grants.tenants.first().map_or(DEFAULT_SCOPE_NAME, |tenant| tenant)
     }
 
     /// Checks that it may act for a tenant.
     pub(crate) fn check_tenant(&self, tenant: &str) -> Result<(), Problem> {
-        let is_allowed = self.has(Role::Admin) || self.0.tenants.iter().any(|mine| **mine == *tenant);
-        let detail = || format!("the key {} is not for the tenant {tenant}", self.name());
+        let is_allowed = self.has(Role::Admin) || self.grants.tenants.iter().any(|mine| **mine == *tenant);
+        let detail = || format!("{} is not for the tenant {tenant}", self.holder());
         if is_allowed { Ok(()) } else { Err(Problem::new(Code::Forbidden, detail())) }
     }
 }
@@ -69,14 +105,14 @@ impl Caller {
 
     /// Checks that it may submit to these queues, lease from them or configure them.
     pub(crate) fn check_queues<'a>(&self, queues: impl IntoIterator<Item = &'a str>) -> Result<(), Problem> {
-        let Some(identity) = self.0.as_ref().filter(|identity| !identity.0.queues.is_empty()) else {
+        let Some(identity) = self.0.as_ref().filter(|identity| !identity.grants.queues.is_empty()) else {
             return Ok(());
         };
-        let is_foreign = |queue: &&str| identity.0.queues.iter().all(|mine| **mine != **queue);
+        let is_foreign = |queue: &&str| identity.grants.queues.iter().all(|mine| **mine != **queue);
         match queues.into_iter().find(is_foreign) {
             None => Ok(()),
             Some(queue) => {
-                let detail = format!("the key {} is not for the queue {queue}", identity.name());
+                let detail = format!("{} is not for the queue {queue}", identity.holder());
                 Err(Problem::new(Code::Forbidden, detail))
             }
         }
@@ -90,11 +126,11 @@ impl Caller {
 
     /// Checks that it may act as a worker of this name.
     pub(crate) fn check_worker(&self, worker: &str) -> Result<(), Problem> {
-        let prefix = self.0.as_ref().and_then(|identity| identity.0.worker_prefix.as_ref());
+        let prefix = self.0.as_ref().and_then(|identity| identity.grants.worker_prefix.as_ref());
         match prefix.zip(self.0.as_ref()) {
             Some((prefix, identity)) if !worker.starts_with(&**prefix) => {
-                let name = identity.name();
-                let detail = format!("the key {name} is for workers whose names begin with {prefix}");
+                let holder = identity.holder();
+                let detail = format!("{holder} is for workers whose names begin with {prefix}");
                 Err(Problem::new(Code::Forbidden, detail))
             }
             _ => Ok(()),

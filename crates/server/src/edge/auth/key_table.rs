@@ -11,7 +11,6 @@ use coordinator::{Handle, Unavailable};
 use tokio::sync::{Mutex, watch};
 use tokio::time::sleep;
 
-use super::credential::Credential;
 use super::identity::Identity;
 use super::secret::is_same;
 
@@ -36,20 +35,22 @@ struct Entry {
 
 impl KeyTable {
     /// The holder of a key that lives and has not expired.
-    pub(super) fn find(&self, credential: &Credential, now: Time) -> Option<Arc<Identity>> {
+    pub(super) fn find(&self, id: &str, hash: &SecretHash, now: Time) -> Option<Arc<Identity>> {
         let keys = self.keys();
-        let entry = keys.get(&*credential.id)?;
+        let entry = keys.get(id)?;
         let is_live = entry.expires_at.is_none_or(|at| now < at);
-        (is_same(&entry.hash, &credential.hash) && is_live).then(|| entry.identity.clone())
+        (is_same(&entry.hash, hash) && is_live).then(|| entry.identity.clone())
     }
 
-    /// Resolves when the key of the holder is revoked or expires.
+    /// Resolves when the key of the holder is revoked, or the key or token expires.
     pub(super) fn ended(&self, identity: &Identity, now: Time) -> impl Future<Output = ()> + Send + use<> {
-        let (table, id) = (self.clone(), Arc::<str>::from(identity.key_id()));
+        let (table, id) = (self.clone(), identity.key_id().cloned());
         let left = identity.expires_at().map(|at| Duration::from_millis(at.since_ms(now)));
         let mut changes = self.0.changes.subscribe();
-        let revoked =
-            async move { while table.keys().contains_key(&id) && changes.changed().await.is_ok() {} };
+        let revoked = async move {
+            let Some(id) = id else { return std::future::pending().await };
+            while table.keys().contains_key(&id) && changes.changed().await.is_ok() {}
+        };
         async move {
             match left {
                 None => revoked.await,
@@ -121,7 +122,7 @@ impl KeyTable {
         let entry = |stored: StoredKey| {
             let (hash, expires_at) = (stored.key.secret_hash, stored.key.expires_at);
             let id = stored.key.id.clone();
-            (id, Entry { identity: Arc::new(Identity::new(stored.key)), hash, expires_at })
+            (id, Entry { identity: Arc::new(Identity::of_key(&stored.key)), hash, expires_at })
         };
         let keys = Arc::new(keys.into_iter().map(entry).collect());
         *self.0.keys.write().unwrap_or_else(PoisonError::into_inner) = keys;

@@ -1,5 +1,5 @@
-//! Authentication and authorization, in one layer for HTTP and gRPC, before any body is read: who calls, by the API key of
-//! the request; whether the table of permissions lets that caller make the call; and the tenant that the call is for.
+//! Authentication and authorization, in one layer for HTTP and gRPC, before any body is read: who calls, by the API key or the
+//! token of the request; whether the table of permissions lets that caller make the call; and the tenant that the call is for.
 
 mod audit;
 mod credential;
@@ -10,6 +10,7 @@ mod secret;
 
 use std::sync::Arc;
 
+use authority::Time;
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderMap, HeaderValue};
 use axum::middleware::Next;
@@ -23,6 +24,8 @@ use crate::edge::fallback::is_grpc;
 use crate::edge::permissions::{self, Access, Call};
 pub(crate) use audit::AuditLog;
 use audit::Entry;
+use credential::Credential;
+pub use identity::Grants;
 pub(crate) use identity::{Caller, Identity};
 pub(crate) use key_table::KeyTable;
 pub use secret::{NewKey, Secret};
@@ -49,7 +52,7 @@ pub(crate) async fn layer(State(app): State<App>, mut request: Request, next: Ne
     let route = request.extensions().get::<MatchedPath>().cloned();
     let call =
         permissions::find(request.method(), request.uri().path(), route.as_ref().map(MatchedPath::as_str));
-    let (identity, admitted) = match authenticate(&app, &request, call) {
+    let (identity, admitted) = match authenticate(&app, request.headers(), call).await {
         Ok(identity) => {
             let admitted = authorize(&mut request, call, identity.as_ref());
             (identity, admitted)
@@ -76,22 +79,43 @@ pub(crate) async fn layer(State(app): State<App>, mut request: Request, next: Ne
 }
 
 /// Who calls; none for a call that anyone may make.
-fn authenticate(app: &App, request: &Request, call: Option<&Call>) -> Result<Option<Arc<Identity>>, Problem> {
+async fn authenticate(
+    app: &App,
+    headers: &HeaderMap,
+    call: Option<&Call>,
+) -> Result<Option<Arc<Identity>>, Problem> {
     if call.is_some_and(|call| matches!(call.access, Access::Anyone | Access::TaskToken)) {
         return Ok(None);
     }
     let refused = |detail: &str| Problem::new(Code::Unauthenticated, detail);
-    let Some(credential) = credential::of(request.headers()) else {
+    let Some(credential) = credential::of(headers) else {
         return Err(refused(
             "the server needs an API key: send `Authorization: Bearer KEY`, or HTTP basic with the key as the password; an \
              admin creates keys with `lessor key create`",
         ));
     };
+    let now = app.handle.now();
     // One answer for all, so that nobody learns which part of a key was right.
-    let known = credential.ok().and_then(|credential| app.keys.find(&credential, app.handle.now()));
+    let known = match credential {
+        Ok(Credential::Key { id, hash }) => app.keys.find(&id, &hash, now),
+        Ok(Credential::Token(token)) => return of_token(app, token, now).await.map(Some),
+        Err(()) => None,
+    };
     known
         .map(Some)
         .ok_or_else(|| refused("the API key is not valid: it is malformed, unknown, revoked or expired"))
+}
+
+/// The holder of a token. The log says what is wrong with one.
+async fn of_token(app: &App, token: &str, now: Time) -> Result<Arc<Identity>, Problem> {
+    match app.issuers.verify(token, now).await {
+        Ok(token) => Ok(Arc::new(Identity::of_token(&token))),
+        Err(refusal) => {
+            tracing::debug!(%refusal, "a token was refused");
+            let detail = "the token is not valid, or no rule gives its holder any role";
+            Err(Problem::new(Code::Unauthenticated, detail))
+        }
+    }
 }
 
 /// Whether the caller may make the call, and for which tenant.
@@ -115,9 +139,9 @@ fn authorize(
             if !is_permitted {
                 let (needed, roles) = (access.describe(), identity.roles());
                 let (method, path) = call.map_or(("", ""), |call| (call.method, call.path));
-                let name = identity.name();
+                let holder = identity.holder();
                 return forbidden(format!(
-                    "{method} {path} needs one of the roles {needed}; the key {name} has {roles}"
+                    "{method} {path} needs one of the roles {needed}; {holder} has {roles}"
                 ));
             }
         }
