@@ -23,7 +23,8 @@ impl Build {
         Build(command.spawn().unwrap())
     }
 
-    pub(crate) fn ended(self) -> Ran {
+    pub(crate) fn ended(mut self) -> Ran {
+        until(|| self.0.try_wait().unwrap());
         Ran::from(self.0.wait_with_output().unwrap())
     }
 }

@@ -14,7 +14,7 @@ use crate::support::Server;
 use crate::support_worker::until;
 use agent::Agent;
 
-#[allow(clippy::all, dead_code)]
+#[allow(clippy::all, dead_code, unreachable_pub)]
 mod worker_api {
     include!("generated/build.bazel.remote.execution.v2.rs");
 }
