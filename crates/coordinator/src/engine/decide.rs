@@ -1,9 +1,9 @@
 //! Decides commands: refuses them when the disk is full, writes their events, and wakes who waits for them.
 
 use authority::command::{
-    ExtendAnswer, ExtendLease, Grant, LeaseTasks, RedriveAnswer, Refusal, SubmitAnswer,
+    ExtendAnswer, ExtendLease, Grant, LeaseTasks, RedriveAnswer, Refusal, SubmitAnswer, Verdict,
 };
-use authority::{Answer, Command, Contract, Event, Time};
+use authority::{Answer, Command, Contract, Event, LeaseRef, Time};
 
 use super::polls::Offer;
 use super::{DiskSpace, Engine, ReplyTo};
@@ -45,6 +45,7 @@ impl<T: ReplyTo> Engine<T> {
             // A session's leases are given back in steps; whoever asked wants all of them back.
             let more = matches!((&command, &decision.answer), (Command::StartSession(_), Answer::Done(true)));
             if !more {
+                log_refused_report(&command, &decision.answer);
                 return Ok(decision.answer);
             }
         }
@@ -187,13 +188,38 @@ impl<T: ReplyTo> Engine<T> {
     /// Records that a worker was seen.
     fn record_heartbeat(&self, item: &BatchItem, now: Time) {
         let lease = match item {
-            BatchItem::Heartbeat { extend, .. } => &extend.lease,
-            BatchItem::Command(Command::ExtendLease(command)) => &command.lease,
-            BatchItem::Command(Command::StartAttempt(command)) => &command.lease,
-            BatchItem::Command(Command::ReportCompletion(command)) => &command.lease,
-            BatchItem::Command(Command::ReportFailure(command)) => &command.lease,
-            BatchItem::Command(_) => return,
+            BatchItem::Heartbeat { extend, .. } => Some(&extend.lease),
+            BatchItem::Command(Command::ExtendLease(command)) => Some(&command.lease),
+            BatchItem::Command(Command::StartAttempt(command)) => Some(&command.lease),
+            BatchItem::Command(command) => reported_lease(command),
         };
-        self.registry.record_heartbeat(&lease.scope, &lease.worker, now);
+        if let Some(lease) = lease {
+            self.registry.record_heartbeat(&lease.scope, &lease.worker, now);
+        }
+    }
+}
+
+/// The lease that a report is about.
+fn reported_lease(command: &Command) -> Option<&LeaseRef> {
+    match command {
+        Command::ReportCompletion(report) => Some(&report.lease),
+        Command::ReportFailure(report) => Some(&report.lease),
+        _ => None,
+    }
+}
+
+/// A report that is not accepted leaves no record, and so no line about one (S3-59).
+fn log_refused_report(command: &Command, answer: &Answer) {
+    let Answer::Reported(verdict) = answer else { return };
+    let Some(LeaseRef { worker, task, attempt, fencing_token, .. }) = reported_lease(command) else { return };
+    let lease = fencing_token.0;
+    match verdict {
+        Verdict::Rejected(why) => {
+            tracing::error!(%task, attempt, lease, %worker, ?why, "report rejected");
+        }
+        Verdict::Cancelled => {
+            tracing::warn!(%task, attempt, lease, %worker, "report discarded: its lease was over");
+        }
+        Verdict::Committed(_) => {}
     }
 }

@@ -66,6 +66,7 @@ pub(super) async fn by_grants(
         earlier.is_some_and(|earlier| Some(earlier.digest) == digest)
     };
     granted.iter().rev().find(is_repeat).or(granted.last()).map(|grant| reference(*grant)).ok_or_else(|| {
+        tracing::error!(%task, %worker, "report rejected: the task was not leased to this worker by LeaseTask");
         let detail = "the task was not leased to this worker by LeaseTask, or not in this attempt; \
                       a lease of another contract needs its lease_id";
         Problem::new(Code::WrongWorker, detail).on_report().into()

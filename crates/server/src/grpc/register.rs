@@ -98,6 +98,8 @@ fn check_address(
         !is_same_session && peer.zip(other.address).is_some_and(|(peer, address)| peer != address)
     };
     if registrations.iter().any(is_foreign) {
+        let tenant = &scope.tenant;
+        tracing::error!(%worker, %tenant, address = ?peer, "worker refused: it is registered from another address");
         return Err(grpc_status::registered_elsewhere(worker));
     }
     Ok(())
