@@ -2,14 +2,15 @@
 //! `exec`, here in a workspace of the check's own.
 
 use std::collections::HashMap;
+use std::time::Instant;
 
 use bytes::Bytes;
 use prost::Message;
 use tonic::{Request, Status};
 use tonic_prost::ProstCodec;
 use wire::grpc::{
-    ActionResult, HeartbeatRequest, HeartbeatResponse, LeaseTaskRequest, LeaseTaskResponse, LeasedTask,
-    RegisterWorkerRequest, RegisterWorkerResponse, ResourceLimits, SERVICE_NAMES, SubmitTask,
+    ActionResult, Backoff, HeartbeatRequest, HeartbeatResponse, LeaseTaskRequest, LeaseTaskResponse,
+    LeasedTask, RegisterWorkerRequest, RegisterWorkerResponse, ResourceLimits, SERVICE_NAMES, SubmitTask,
     SubmitTasksRequest, TaskStatus, UnregisterWorkerRequest, UnregisterWorkerResponse,
     UpdateTaskStatusRequest, UpdateTaskStatusResponse, WorkerCapabilities, WorkerState, WorkerStats,
 };
@@ -129,6 +130,7 @@ impl<'a> Planned<'a> {
         Ok(grpc.unary(self.scoped(request), path, ProstCodec::default()).await?.into_inner())
     }
 
+    /// Leases a task of the queue `exec`, also from a server whose own limit for a poll is shorter than the wait.
     async fn lease(&self) -> Result<LeasedTask, Finding> {
         let ask = LeaseTaskRequest {
             worker_id: self.id.clone(),
@@ -136,12 +138,18 @@ impl<'a> Planned<'a> {
             timeout_seconds: WAIT_S,
             ..LeaseTaskRequest::default()
         };
-        let answer: LeaseTaskResponse = self.call("LeaseTask", ask).await?;
-        answer
-            .tasks
-            .into_iter()
-            .next()
-            .ok_or_else(|| Finding::broken("LeaseTask gave no task of the queue `exec`"))
+        let begun = Instant::now();
+        // A server that does not wait at all is not asked forever.
+        for _ in 0..WAIT_S {
+            let answer: LeaseTaskResponse = self.call("LeaseTask", ask.clone()).await?;
+            if let Some(task) = answer.tasks.into_iter().next() {
+                return Ok(task);
+            }
+            if begun.elapsed().as_secs() >= WAIT_S as u64 {
+                break;
+            }
+        }
+        Err(Finding::broken("LeaseTask gave no task of the queue `exec`"))
     }
 
     fn update(&self, task: &LeasedTask, status: TaskStatus) -> UpdateTaskStatusRequest {
@@ -239,7 +247,7 @@ async fn no_lease_id(subject: &Subject) -> Result<(), Finding> {
 /// The worker knows neither attempts nor lease ids, so that both reports are the same bytes.
 async fn failed_twice(subject: &Subject) -> Result<(), Finding> {
     let worker = Planned::register(subject, SERVICE_NAMES[0]).await?;
-    let id = worker.submit_with(SubmitTask { max_attempts: 2, ..SubmitTask::default() }).await?;
+    let id = worker.submit_with(SubmitTask { max_attempts: 2, ..retried_at_once() }).await?;
     for attempt in [1, 2] {
         let held = worker.lease().await?;
         must(held.task_id == id, || format!("attempt {attempt}: LeaseTask gave {held:?}"))?;
@@ -259,16 +267,27 @@ async fn lost(subject: &Subject) -> Result<(), Finding> {
             format!("the heartbeat timeout must be known, and at most {MAX_SILENCE_S} s, to be waited for");
         return Err(Finding::Skipped(how));
     }
-    silent.submit().await?;
+    silent.submit_with(retried_at_once()).await?;
     let held = silent.lease().await?;
     let other = Planned { id: subject.worker(), workspace: silent.workspace.clone(), ..silent };
     other.register_again().await?;
     let again = other.lease().await?;
     must(again.task_id == held.task_id, || format!("LeaseTask gave {again:?}"))?;
-    let lease_s = held.lease_expires_at.map_or(0, |time| time.seconds) - jiff::Timestamp::now().as_second();
-    must(lease_s > 0, || {
-        "the lease had run out by itself: it should be longer than the heartbeat timeout".into()
+    // Both times are the server's, so its clock need not agree with the one here.
+    let seconds = |time: Option<prost_types::Timestamp>| time.map(|time| time.seconds);
+    let (granted, expired) = (seconds(again.granted_at), seconds(held.lease_expires_at));
+    must(granted.is_some() && granted < expired, || {
+        format!(
+            "the lease had run out by itself, or a time is missing: it was to end at {expired:?}, and the task was granted \
+             again at {granted:?}; a lease should be longer than the heartbeat timeout"
+        )
     })
+}
+
+/// A task whose next attempt may begin at once, whatever the server's own backoff.
+fn retried_at_once() -> SubmitTask {
+    let backoff = Backoff { initial_ms: Some(0), jitter: Some(0.0), ..Backoff::default() };
+    SubmitTask { backoff: Some(backoff), ..SubmitTask::default() }
 }
 
 async fn execution_timeout(subject: &Subject) -> Result<(), Finding> {

@@ -3,7 +3,7 @@
 use conformance::Contract;
 
 use crate::grpc_mutant::{self, Fault};
-use crate::{is_found, server};
+use crate::{is_found, only_this_fails, quick_server, server};
 
 async fn finds(server: &str, fault: Fault, numbers: &[&str]) {
     is_found(&grpc_mutant::start(server, fault).await, Contract::Grpc, numbers).await;
@@ -52,6 +52,35 @@ async fn a_late_report_must_not_be_committed() {
 async fn heartbeats_must_carry_their_signals() {
     let server = server();
     finds(&server.url(), Fault::Deaf, &["S3-12"]).await;
+}
+
+/// Only this check fails, of all that the suite has.
+async fn only_finds(server: &str, fault: Fault, says: &str) {
+    only_this_fails(&grpc_mutant::start(server, fault).await, Contract::Grpc, says).await;
+}
+
+#[tokio::test]
+async fn a_second_failure_in_the_same_words_must_be_accepted() {
+    let server = quick_server();
+    let says = "a worker of the plan that is granted a task twice may fail twice in the same words";
+    only_finds(&server.url(), Fault::NeedsLeaseId, says).await;
+}
+
+/// The server itself waits for two minutes.
+#[tokio::test]
+async fn a_silent_worker_must_lose_its_task_in_time() {
+    let server = server();
+    let says =
+        "a worker of the plan that is silent for the heartbeat timeout loses its task, whatever its lease";
+    only_finds(&server.url(), Fault::Patient, says).await;
+}
+
+#[tokio::test]
+async fn an_execution_must_be_leased_with_its_timeout() {
+    let server = quick_server();
+    let says = "an execution is leased with the timeout of its action, or with a default";
+    only_finds(&server.url(), Fault::Endless, says).await;
+    only_finds(&server.url(), Fault::OneTimeout, says).await;
 }
 
 #[tokio::test]

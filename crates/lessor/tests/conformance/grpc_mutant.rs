@@ -1,5 +1,8 @@
 //! A coordinator that breaks the worker service's contract in one way: the service before a real one.
 
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex};
+
 use axum::Router;
 use tonic::codegen::http;
 use tonic::codegen::tokio_stream::Pending;
@@ -51,12 +54,22 @@ pub(crate) enum Fault {
     AnyPlatform,
     /// Only the service's own name is served.
     OneName,
+    /// A failure without a lease id that was reported before in the same words needs its lease id.
+    NeedsLeaseId,
+    /// A silent worker keeps its leases for longer than it is told.
+    Patient,
+    /// Executions are leased without a timeout.
+    Endless,
+    /// Executions are leased with the longest timeout, whatever their action says.
+    OneTimeout,
 }
 
 #[derive(Clone)]
 struct Mutant {
     real: WorkerSchedulerClient<Channel>,
     fault: Fault,
+    /// The failures that were reported without a lease id: task, worker and message.
+    failures: Arc<Mutex<HashSet<[String; 3]>>>,
 }
 
 pub(crate) async fn start(server: &str, fault: Fault) -> String {
@@ -65,7 +78,7 @@ pub(crate) async fn start(server: &str, fault: Fault) -> String {
 
 fn routes(server: &str, fault: Fault) -> Router {
     let channel = Endpoint::from_shared(server.to_owned()).unwrap().connect_lazy();
-    let mutant = Mutant { real: WorkerSchedulerClient::new(channel), fault };
+    let mutant = Mutant { real: WorkerSchedulerClient::new(channel), fault, failures: Arc::default() };
     let names = if fault == Fault::OneName { &SERVICE_NAMES[..1] } else { &SERVICE_NAMES[..] };
     // Checks about executions use the services of their clients as well.
     let clients = ["Capabilities", "ContentAddressableStorage", "Execution"].iter().fold(
@@ -105,7 +118,10 @@ impl WorkerScheduler for Mutant {
         if self.is(Fault::Discreet) {
             request.get_mut().capabilities = None;
         }
-        let response = self.real.clone().register_worker(request).await?;
+        let mut response = self.real.clone().register_worker(request).await?;
+        if self.is(Fault::Patient) {
+            response.get_mut().heartbeat_timeout = Some(prost_types::Duration { seconds: 1, nanos: 0 });
+        }
         Ok(if self.is(Fault::Curt) { Response::new(Default::default()) } else { response })
     }
 
@@ -127,6 +143,14 @@ impl WorkerScheduler for Mutant {
             if self.is(Fault::Timeless) {
                 (task.timeout, task.lease_expires_at) = (None, None);
             }
+            // The tasks that the suite submits itself name an action that is none.
+            let is_execution = task.action_digest.len() > 64;
+            if self.is(Fault::Endless) && is_execution {
+                task.timeout = None;
+            }
+            if self.is(Fault::OneTimeout) && is_execution {
+                task.timeout = Some(prost_types::Duration { seconds: 24 * 60 * 60, nanos: 0 });
+            }
             if self.is(Fault::Stripped) {
                 (task.payload, task.operation_name) = Default::default();
             }
@@ -138,6 +162,14 @@ impl WorkerScheduler for Mutant {
         &self,
         request: Request<UpdateTaskStatusRequest>,
     ) -> Result<Response<UpdateTaskStatusResponse>, Status> {
+        let report = request.get_ref();
+        if self.is(Fault::NeedsLeaseId) && report.lease_id.is_empty() && report.status() == TaskStatus::Failed
+        {
+            let failure = [&report.task_id, &report.worker_id, &report.error_message].map(Clone::clone);
+            if !self.failures.lock().unwrap().insert(failure) {
+                return Err(Status::failed_precondition("lease_id_needed"));
+            }
+        }
         let mut response = match self.real.clone().update_task_status(request).await {
             Err(_) if self.is(Fault::Gullible) => {
                 let verdict = Verdict::Committed.into();

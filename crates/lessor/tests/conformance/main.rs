@@ -6,6 +6,7 @@ mod broken_claim;
 mod broken_grpc;
 mod broken_native;
 mod broken_reapi;
+mod broken_reports;
 mod command;
 mod conforming;
 mod grpc_mutant;
@@ -61,6 +62,17 @@ fn all_passed(outcomes: &[Outcome]) {
     for outcome in outcomes {
         assert_eq!(outcome.finding, None, "{:?} {}", outcome.check.numbers, outcome.check.says);
     }
+}
+
+/// Of all checks of a contract, exactly the one with this sentence fails.
+async fn only_this_fails(url: &str, contract: Contract, says: &str) {
+    let outcomes = outcomes(url, contract, &[]).await;
+    let broken = outcomes.iter().filter(|outcome| matches!(outcome.finding, Some(Finding::Broken(_))));
+    let broken: Vec<_> = broken.map(|outcome| (outcome.check.says, &outcome.finding)).collect();
+    assert!(
+        matches!(broken[..], [(only, _)] if only == says),
+        "{says:?} should fail, and only it: {broken:#?}"
+    );
 }
 
 /// Each of these numbers is found broken.
