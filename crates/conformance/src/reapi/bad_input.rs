@@ -6,7 +6,6 @@ use bazel_remote_apis::build::bazel::remote::execution::v2::{
     Action, batch_update_blobs_request::Request as Blob, compressor::Value as Compressor,
     digest_function::Value as Function,
 };
-use bazel_remote_apis::google::bytestream::WriteRequest;
 use futures_util::future::join_all;
 use prost::Message;
 use tokio::sync::mpsc;
@@ -194,21 +193,7 @@ async fn vanished(subject: &Subject) -> Result<(), Finding> {
     let sent = vanish(&remote, &name, &blob, 3).await?;
     remote.must_be_missing(&digest, "its client vanished in the middle").await?;
     for look in 1.. {
-        let committed = match remote.write_status(&name).await {
-            Ok(answer) => {
-                must(!answer.complete && (0..=sent).contains(&answer.committed_size), || {
-                    format!("{sent} bytes were sent, and QueryWriteStatus answered {answer:?}")
-                })?;
-                answer.committed_size as usize
-            }
-            Err(_) => 0,
-        };
-        let rest = WriteRequest {
-            resource_name: name.clone(),
-            write_offset: committed as i64,
-            finish_write: true,
-            data: blob[committed..].to_vec(),
-        };
+        let rest = remote.rest_of(&name, &blob, sent).await?;
         let written = remote.write(vec![rest]).await;
         // What the server had received of the first upload may come to count a moment after its client is gone.
         if written.is_err() && look < MAX_LOOKS {

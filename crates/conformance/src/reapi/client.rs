@@ -240,6 +240,26 @@ impl<'a> Remote<'a> {
         self.streams().query_write_status(self.scoped(asked)).await.map(tonic::Response::into_inner)
     }
 
+    /// The message with which an upload goes on that was cut short after some bytes: from where QueryWriteStatus says.
+    pub(super) async fn rest_of(&self, name: &str, bytes: &[u8], sent: i64) -> Result<WriteRequest, Finding> {
+        let committed = match self.write_status(name).await {
+            Ok(answer) => {
+                must(!answer.complete && (0..=sent).contains(&answer.committed_size), || {
+                    format!("{sent} bytes were sent, and QueryWriteStatus answered {answer:?}")
+                })?;
+                answer.committed_size
+            }
+            Err(status) if status.code() == Code::NotFound => 0,
+            Err(status) => return Err(Finding::broken(format!("QueryWriteStatus was refused: {status:?}"))),
+        };
+        Ok(WriteRequest {
+            resource_name: name.to_owned(),
+            write_offset: committed,
+            finish_write: true,
+            data: bytes[committed as usize..].to_vec(),
+        })
+    }
+
     pub(super) async fn cached(&self, action: &Digest) -> Result<ActionResult, Status> {
         let asked = GetActionResultRequest {
             instance_name: self.instance(),

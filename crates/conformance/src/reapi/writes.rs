@@ -137,22 +137,7 @@ async fn resumed(subject: &Subject) -> Result<(), Finding> {
     let sent = 2 * PIECE_BYTES as i64;
     // Some servers answer an upload that was cut short, some refuse it.
     let _ = remote.write(begun(&name, &blob, 2)).await;
-    let committed = match remote.write_status(&name).await {
-        Ok(answer) => {
-            must(!answer.complete && (0..=sent).contains(&answer.committed_size), || {
-                format!("{sent} bytes were sent, and QueryWriteStatus answered {answer:?}")
-            })?;
-            answer.committed_size as usize
-        }
-        Err(status) if status.code() == Code::NotFound => 0,
-        Err(status) => return Err(Finding::broken(format!("QueryWriteStatus was refused: {status:?}"))),
-    };
-    let rest = WriteRequest {
-        resource_name: name.clone(),
-        write_offset: committed as i64,
-        finish_write: true,
-        data: blob[committed..].to_vec(),
-    };
+    let rest = remote.rest_of(&name, &blob, sent).await?;
     done("ByteStream.Write from where it stopped", remote.write(vec![rest]).await.map(Response::new))?;
     must(remote.must_read(&remote.read_name(&digest)).await? == blob, || {
         "what was written in two goes read as something else".into()

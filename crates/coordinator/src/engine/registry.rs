@@ -212,7 +212,9 @@ impl Registry {
 
     /// Ends the registrations of silent workers, which [`Registry::registered`] does by itself for the worker in question.
     pub(crate) fn expire(&self, now: Time) {
-        let is_any_left = self.registered_count(now) > 0;
+        let mut workers = self.lock();
+        let is_any_left = self.count_registered(&mut workers, now) > 0;
+        // Before the lock is released, so that a worker that registers next is not overlooked.
         self.has_registered.store(is_any_left, Ordering::Relaxed);
     }
 
@@ -272,7 +274,10 @@ impl Registry {
 
     /// How many workers are registered, over all scopes.
     pub fn registered_count(&self, now: Time) -> usize {
-        let mut workers = self.lock();
+        self.count_registered(&mut self.lock(), now)
+    }
+
+    fn count_registered(&self, workers: &mut HashMap<Key, SeenWorker>, now: Time) -> usize {
         let registered = workers.iter_mut().filter_map(|(key, known)| {
             self.forget_if_silent(key, known, now);
             known.registered.as_ref()

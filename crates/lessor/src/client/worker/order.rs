@@ -22,16 +22,12 @@ restart of the server ends the drain. Run this on the machine of the server.
 Example:
   lessor worker drain build-7 --wait")]
 pub(crate) struct DrainOptions {
-    /// The worker's id
-    #[arg(value_name = "ID")]
-    worker_id: String,
+    #[command(flatten)]
+    target: Target,
 
     /// Return when the worker holds no task
     #[arg(long)]
     wait: bool,
-
-    #[command(flatten)]
-    connection: Connection,
 }
 
 #[derive(clap::Args)]
@@ -43,16 +39,12 @@ this on the machine of the server.
 Example:
   lessor worker stop build-7 --wait")]
 pub(crate) struct StopOptions {
-    /// The worker's id
-    #[arg(value_name = "ID")]
-    worker_id: String,
+    #[command(flatten)]
+    target: Target,
 
     /// Return when the worker has left
     #[arg(long)]
     wait: bool,
-
-    #[command(flatten)]
-    connection: Connection,
 }
 
 #[derive(clap::Args)]
@@ -60,6 +52,13 @@ pub(crate) struct StopOptions {
 Example:
   lessor worker resume build-7")]
 pub(crate) struct ResumeOptions {
+    #[command(flatten)]
+    target: Target,
+}
+
+/// The worker that an order is for.
+#[derive(clap::Args)]
+struct Target {
     /// The worker's id
     #[arg(value_name = "ID")]
     worker_id: String,
@@ -69,7 +68,7 @@ pub(crate) struct ResumeOptions {
 }
 
 pub(crate) async fn drain(options: &DrainOptions) -> Result<ExitCode> {
-    let DrainOptions { worker_id, wait, connection } = options;
+    let DrainOptions { target: Target { worker_id, connection }, wait } = options;
     let order = Sender::new("drain", worker_id, connection)?;
     let answer = order.send(*wait, |worker| worker.drained && worker.active_leases > 0).await?;
     answer.print(connection.json, |worker: Worker| match worker.active_leases {
@@ -80,7 +79,7 @@ pub(crate) async fn drain(options: &DrainOptions) -> Result<ExitCode> {
 }
 
 pub(crate) async fn stop(options: &StopOptions) -> Result<ExitCode> {
-    let StopOptions { worker_id, wait, connection } = options;
+    let StopOptions { target: Target { worker_id, connection }, wait } = options;
     let order = Sender::new("stop", worker_id, connection)?;
     let is_working = |worker: &Worker| worker.drained && (worker.active_leases > 0 || worker.stopping);
     let answer = order.send(*wait, is_working).await?;
@@ -95,7 +94,7 @@ pub(crate) async fn stop(options: &StopOptions) -> Result<ExitCode> {
 }
 
 pub(crate) async fn resume(options: &ResumeOptions) -> Result<ExitCode> {
-    let ResumeOptions { worker_id, connection } = options;
+    let ResumeOptions { target: Target { worker_id, connection } } = options;
     let order = Sender::new("resume", worker_id, connection)?;
     let answer = order.send(false, |_| false).await?;
     answer.print(connection.json, |_: Worker| format!("Worker {worker_id} takes work again.\n"))?;
