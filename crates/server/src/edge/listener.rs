@@ -1,7 +1,8 @@
-//! The accept loop: HTTP/1.1 and HTTP/2 without TLS on one port, with the limits that the libraries do not set.
+//! The accept loop: HTTP/1.1 and HTTP/2 on one port, plain or through TLS, with the limits that the libraries do not set.
 //!
 //! It guarantees that no peer holds more than its share for ever: connections, headers, streams, resets and silence
-//! are bounded, and an idle connection makes room for a new one. On shutdown it stops accepting, ends long polls with
+//! are bounded, and an idle connection makes room for a new one. A TLS handshake runs in the task of its connection, which is
+//! idle until the handshake is complete. On shutdown it stops accepting, ends long polls with
 //! empty answers, lets running calls finish up to a limit, and then cuts the rest. Dropping the future of [`run`] cuts
 //! everything at once.
 
@@ -17,8 +18,9 @@ use axum::Router;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
+use tokio::io::DuplexStream;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
@@ -27,12 +29,16 @@ use crate::edge::connections::{Connections, Open};
 use crate::edge::guarded_io::Guarded;
 use crate::edge::operator::Ends;
 use crate::edge::requests::Requests;
+use crate::edge::stream::Stream;
+use crate::edge::tls::{self, PeerCertificate, Tls};
 
 /// Most connections at one time. For another one an idle one is closed; when none is idle, it waits in the kernel's backlog.
 const MAX_CONNECTIONS: usize = 10_000;
 /// Longest time from the connection, or from the answer before, to the end of a request's headers. It also ends idle
 /// HTTP/1 connections.
 const MAX_HEADER_READ: Duration = Duration::from_secs(30);
+/// Longest time from a connection to the end of its TLS handshake.
+const MAX_TLS_HANDSHAKE: Duration = Duration::from_secs(10);
 /// Longest time that a peer may take no data while we have some for it.
 const MAX_WRITE_STALL: Duration = Duration::from_secs(30);
 /// Largest head of an HTTP/1 request, and most headers in it.
@@ -66,6 +72,7 @@ const MAX_DRAIN: Duration = Duration::from_secs(10);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     pub max_connections: usize,
+    pub max_tls_handshake: Duration,
     pub max_header_read: Duration,
     pub max_write_stall: Duration,
     pub max_drain: Duration,
@@ -78,12 +85,28 @@ impl Default for Limits {
     fn default() -> Limits {
         Limits {
             max_connections: MAX_CONNECTIONS,
+            max_tls_handshake: MAX_TLS_HANDSHAKE,
             max_header_read: MAX_HEADER_READ,
             max_write_stall: MAX_WRITE_STALL,
             max_drain: MAX_DRAIN,
             keep_alive_interval: KEEP_ALIVE_INTERVAL,
             keep_alive_timeout: KEEP_ALIVE_TIMEOUT,
         }
+    }
+}
+
+/// What a server listens on.
+pub struct Listener {
+    pub tcp: TcpListener,
+    /// Without it, connections over TCP are plain.
+    pub tls: Option<Tls>,
+    /// Connections of clients in this process, which need no TLS.
+    pub in_process: Option<mpsc::Receiver<DuplexStream>>,
+}
+
+impl From<TcpListener> for Listener {
+    fn from(tcp: TcpListener) -> Listener {
+        Listener { tcp, tls: None, in_process: None }
     }
 }
 
@@ -96,7 +119,7 @@ pub struct Drained {
 
 /// Serves the routes until `shutdown` resolves and what was running is done.
 pub(crate) async fn run(
-    listener: TcpListener,
+    listener: Listener,
     router: Router,
     app: App,
     limits: Limits,
@@ -105,9 +128,11 @@ pub(crate) async fn run(
     let mut shutdown = pin!(shutdown);
     let permits = Arc::new(Semaphore::new(limits.max_connections));
     let open = Arc::new(Connections::default());
-    let is_loopback = listener.local_addr().is_ok_and(|address| address.ip().is_loopback());
+    let Listener { tcp: listener, tls, mut in_process } = listener;
+    let local = listener.local_addr().ok();
+    let is_loopback = local.is_some_and(|address| address.ip().is_loopback());
     let requests = Requests::new(router, app.clone(), is_loopback);
-    let server = Arc::new(Server { builder: builder(limits), requests, app, limits });
+    let server = Arc::new(Server { builder: builder(limits), requests, tls, app, limits });
     let mut connections = JoinSet::new();
     {
         // Kept over the turns of the loop, since a connection in it waits for its permit.
@@ -119,6 +144,12 @@ pub(crate) async fn run(
                 accepted = &mut next => {
                     connections.spawn(server.clone().connection(accepted, &open));
                     next.set(accept(&listener, &permits, &open));
+                }
+                stream = next_in_process(&mut in_process) => {
+                    if let Some(local) = local {
+                        let accepted = Accepted { socket: Socket::InProcess(stream), peer: local, permit: None };
+                        connections.spawn(server.clone().connection(accepted, &open));
+                    }
                 }
             }
         }
@@ -139,16 +170,36 @@ pub(crate) async fn run(
 }
 
 struct Accepted {
-    stream: TcpStream,
+    socket: Socket,
     peer: SocketAddr,
-    permit: OwnedSemaphorePermit,
+    /// Only for connections from outside.
+    permit: Option<OwnedSemaphorePermit>,
+}
+
+enum Socket {
+    Tcp(TcpStream),
+    InProcess(DuplexStream),
+}
+
+/// The next connection of a client in this process; pending if there is none.
+async fn next_in_process(connections: &mut Option<mpsc::Receiver<DuplexStream>>) -> DuplexStream {
+    if let Some(receiver) = connections {
+        if let Some(stream) = receiver.recv().await {
+            return stream;
+        }
+        *connections = None;
+    }
+    std::future::pending().await
 }
 
 /// The next connection, once there is a permit for it.
 async fn accept(listener: &TcpListener, permits: &Arc<Semaphore>, open: &Connections) -> Accepted {
     loop {
         match listener.accept().await {
-            Ok((stream, peer)) => return Accepted { stream, peer, permit: permit(permits, open).await },
+            Ok((stream, peer)) => {
+                let permit = Some(permit(permits, open).await);
+                return Accepted { socket: Socket::Tcp(stream), peer, permit };
+            }
             Err(error) if is_about_one_connection(&error) => {}
             Err(error) => {
                 tracing::warn!(%error, "no connection can be accepted; trying again soon");
@@ -180,6 +231,7 @@ fn is_about_one_connection(error: &io::Error) -> bool {
 struct Server {
     builder: auto::Builder<TokioExecutor>,
     requests: Requests,
+    tls: Option<Tls>,
     app: App,
     limits: Limits,
 }
@@ -194,16 +246,23 @@ impl Server {
         self.serve(accepted, open)
     }
 
-    async fn serve(self: Arc<Self>, Accepted { stream, peer, permit: _permit }: Accepted, open: Open) {
+    async fn serve(self: Arc<Self>, Accepted { socket, peer, permit: _permit }: Accepted, open: Open) {
+        let _counted = self.app.metrics.connection();
         // A socket that has no address is closed already.
-        let Ok(local) = stream.local_addr() else { return };
+        let local = match &socket {
+            Socket::Tcp(stream) => stream.local_addr(),
+            Socket::InProcess(_) => Ok(peer),
+        };
+        let Ok(local) = local else { return };
         let ends = Ends { peer, local };
-        // Answers are small and waited for; a failure only makes them slower.
-        let _ = stream.set_nodelay(true);
-        let stream = self.app.metrics.connection(stream);
+        let Some((stream, certificate)) = self.establish(socket, peer, &open).await else { return };
+        let stream = self.app.metrics.count_bytes(stream);
         let io = Guarded::new(TokioIo::new(stream), self.limits.max_header_read, self.limits.max_write_stall);
         let service = service_fn(|mut request| {
             request.extensions_mut().insert(ends);
+            if self.tls.is_some() {
+                request.extensions_mut().insert(certificate.clone());
+            }
             let in_flight = open.0.request();
             let server = self.clone();
             async move {
@@ -228,6 +287,39 @@ impl Server {
         };
         if let Err(error) = ended {
             tracing::debug!(%error, "a connection ended early");
+        }
+    }
+
+    /// The stream of a connection, after the TLS handshake if there is one.
+    async fn establish(
+        &self,
+        socket: Socket,
+        peer: SocketAddr,
+        open: &Open,
+    ) -> Option<(Stream, PeerCertificate)> {
+        let stream = match socket {
+            Socket::Tcp(stream) => stream,
+            Socket::InProcess(stream) => {
+                return Some((Stream::InProcess(stream), PeerCertificate::default()));
+            }
+        };
+        // Answers are small and waited for; a failure only makes them slower.
+        let _ = stream.set_nodelay(true);
+        let Some(tls) = &self.tls else { return Some((Stream::Tcp(stream), PeerCertificate::default())) };
+        // Boxed, so that plain connections do not carry its state.
+        let handshake = Box::pin(timeout(self.limits.max_tls_handshake, tls::accept(tls, stream)));
+        let accepted = tokio::select! {
+            accepted = handshake => accepted,
+            // Another peer waits for the room, or the server stops.
+            () = open.0.closing() => return None,
+        };
+        match accepted.unwrap_or_else(|late| Err(late.into())) {
+            Ok((stream, certificate)) => Some((Stream::Tls(Box::new(stream)), certificate)),
+            Err(error) => {
+                self.app.metrics.tls_handshake_failed();
+                tracing::debug!(%peer, %error, "a TLS handshake failed");
+                None
+            }
         }
     }
 }

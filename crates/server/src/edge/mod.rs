@@ -21,6 +21,8 @@ pub mod permissions;
 pub(crate) mod receiving;
 mod requests;
 pub(crate) mod responses;
+mod stream;
+pub(crate) mod tls;
 mod unread_body;
 
 pub(crate) use json::{In, InOrDefault, InPath, InQuery, Out};

@@ -43,6 +43,10 @@ struct Inner {
     accepted: IntCounter,
     received: IntCounter,
     sent: IntCounter,
+    tls_failures: IntCounter,
+    tls_reload_failures: IntCounter,
+    /// Without a series until there is a certificate.
+    tls_expiry: IntGaugeVec,
     content_lookups: IntCounterVec,
     content_read: IntCounter,
     content_written: IntCounter,
@@ -79,6 +83,10 @@ impl Metrics {
             "lessor_queue_oldest_age_seconds",
             "Age of the oldest task that could be leased, by queue; 0 without one.",
         );
+        let tls_expiry = Opts::new(
+            "lessor_tls_certificate_expiry_seconds",
+            "When the TLS certificate in use expires, in seconds since 1970.",
+        );
         Metrics(Arc::new(Inner {
             named: named.into(),
             gauges: scrape::GAUGES.iter().map(|(name, help, _)| gauge(name, help)).collect(),
@@ -96,6 +104,15 @@ impl Metrics {
             accepted: counter("lessor_accepted_connections_total", "Connections that were accepted."),
             received: counter("lessor_received_bytes_total", "Bytes that came over connections."),
             sent: counter("lessor_sent_bytes_total", "Bytes that went over connections."),
+            tls_failures: counter(
+                "lessor_tls_handshake_failures_total",
+                "TLS handshakes that failed or took too long.",
+            ),
+            tls_reload_failures: counter(
+                "lessor_tls_reload_failures_total",
+                "Replacements of the TLS files that were refused.",
+            ),
+            tls_expiry: registered(&registry, IntGaugeVec::new(tls_expiry, &[])),
             content_lookups: lookups(
                 "lessor_content_lookups_total",
                 "Blobs that were looked for, by result.",
@@ -145,20 +162,40 @@ impl Metrics {
         looked(&self.0.http_cache_lookups, usize::from(found), usize::from(!found));
     }
 
-    /// The connection, counted for as long as it lives, with its bytes counted.
-    pub(crate) fn connection<T: AsyncRead + AsyncWrite>(
+    /// Counts a connection as accepted, and as open until this is dropped.
+    pub(crate) fn connection(&self) -> OpenConnection {
+        self.0.accepted.inc();
+        OpenConnection::new(self.clone())
+    }
+
+    /// The same bytes, counted.
+    pub(crate) fn count_bytes<T: AsyncRead + AsyncWrite>(
         &self,
         io: T,
     ) -> impl AsyncRead + AsyncWrite + use<T> {
-        self.0.accepted.inc();
-        let (open, metrics) = (OpenConnection::new(self.clone()), self.clone());
-        let io = InspectWriter::new(io, move |sent: &[u8]| metrics.0.sent.inc_by(sent.len() as u64));
-        InspectReader::new(io, move |received: &[u8]| open.0.0.received.inc_by(received.len() as u64))
+        let (sender, receiver) = (self.clone(), self.clone());
+        let io = InspectWriter::new(io, move |sent: &[u8]| sender.0.sent.inc_by(sent.len() as u64));
+        InspectReader::new(io, move |received: &[u8]| receiver.0.received.inc_by(received.len() as u64))
+    }
+
+    /// A TLS handshake failed.
+    pub(crate) fn tls_handshake_failed(&self) {
+        self.0.tls_failures.inc();
+    }
+
+    /// A replacement of the TLS files was refused.
+    pub(crate) fn tls_reload_failed(&self) {
+        self.0.tls_reload_failures.inc();
+    }
+
+    /// The TLS certificate that is in use from now on expires then.
+    pub(crate) fn tls_certificate_expires(&self, unix_seconds: i64) {
+        self.0.tls_expiry.with_label_values::<&str>(&[]).set(unix_seconds);
     }
 }
 
 /// Counts a connection until it is dropped.
-struct OpenConnection(Metrics);
+pub(crate) struct OpenConnection(Metrics);
 
 impl OpenConnection {
     fn new(metrics: Metrics) -> OpenConnection {

@@ -19,9 +19,9 @@ use super::target_dispatcher::{PAUSE, TargetDispatcher, give_back_unstarted};
 use crate::app::App;
 
 /// Pushes tasks until the server stops. The leases of what was pushed stay.
-pub(crate) async fn run(app: App, listening: SocketAddr) {
+pub(crate) async fn run(app: App, listening: SocketAddr, is_tls: bool) {
     let dispatcher = Dispatcher {
-        callback_base_url: app.push.options.callback_base_url(listening).into(),
+        callback_base_url: app.push.options.callback_base_url(listening, is_tls).into(),
         is_guessed: app.push.options.is_guessed(listening),
         tls: None,
         targets: HashMap::new(),

@@ -41,10 +41,10 @@ impl Default for PushOptions {
 
 impl PushOptions {
     /// What a target puts before `/v1/tasks/…`, without a slash at its end.
-    pub fn callback_base_url(&self, listening: SocketAddr) -> String {
+    pub fn callback_base_url(&self, listening: SocketAddr, is_tls: bool) -> String {
         match &self.callback_url {
             Some(url) => url.trim_end_matches('/').to_owned(),
-            None => format!("http://{}", reachable(listening)),
+            None => format!("{}://{}", if is_tls { "https" } else { "http" }, reachable(listening)),
         }
     }
 
@@ -86,11 +86,13 @@ mod tests {
 
     #[test]
     fn s1_4_targets_call_back_to_where_the_server_listens_unless_told() {
-        let base = |options: &PushOptions, at: &str| options.callback_base_url(at.parse().unwrap());
+        let base = |options: &PushOptions, at: &str| options.callback_base_url(at.parse().unwrap(), false);
         let options = PushOptions::default();
         assert_eq!(base(&options, "10.1.2.3:80"), "http://10.1.2.3:80");
         assert_eq!(base(&options, "0.0.0.0:8980"), "http://127.0.0.1:8980");
         assert_eq!(base(&options, "[::]:8980"), "http://[::1]:8980");
+        let tls = options.callback_base_url("10.1.2.3:80".parse().unwrap(), true);
+        assert_eq!(tls, "https://10.1.2.3:80");
         assert!(options.is_guessed("[::]:8980".parse().unwrap()));
         let told = PushOptions { callback_url: Some("https://lessor.example/base/".into()), ..options };
         assert_eq!(base(&told, "0.0.0.0:8980"), "https://lessor.example/base");

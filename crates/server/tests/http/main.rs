@@ -19,5 +19,6 @@ mod report_details;
 mod support;
 mod tasks;
 mod tenants;
+mod tls;
 mod verdicts;
 mod worker_orders;

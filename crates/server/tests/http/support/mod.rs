@@ -4,6 +4,7 @@
 
 pub(crate) mod bad;
 pub(crate) mod callback;
+pub(crate) mod certificates;
 pub(crate) mod claim;
 pub(crate) mod target;
 
@@ -13,7 +14,7 @@ use coordinator::Running;
 use ledger::{ClusterId, Storage, file};
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
-use server::{App, Drained, Limits, PushOptions};
+use server::{App, Drained, Limits, Listener, PushOptions, Tls};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
@@ -51,6 +52,12 @@ impl Served {
         Served::start_in(tempfile::tempdir().unwrap(), limits, server::Options::default()).await
     }
 
+    /// A server with TLS; its own client speaks plain HTTP.
+    pub(crate) async fn start_tls(limits: Limits, tls: Tls) -> Served {
+        let directory = tempfile::tempdir().unwrap();
+        Served::start_on(directory, limits, server::Options::default(), Some(tls)).await
+    }
+
     pub(crate) async fn start_with_options(limits: Limits, options: server::Options) -> Served {
         Served::start_in(tempfile::tempdir().unwrap(), limits, options).await
     }
@@ -67,6 +74,15 @@ impl Served {
     }
 
     async fn start_in(directory: TempDir, limits: Limits, options: server::Options) -> Served {
+        Served::start_on(directory, limits, options, None).await
+    }
+
+    async fn start_on(
+        directory: TempDir,
+        limits: Limits,
+        options: server::Options,
+        tls: Option<Tls>,
+    ) -> Served {
         let storage = self::storage(&directory);
         let queue_defaults = server::reapi::queue_defaults();
         let coordinator_options = coordinator::Options { queue_defaults, ..coordinator::Options::default() };
@@ -76,6 +92,7 @@ impl Served {
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel::<()>();
         let app = App::with_options(running.handle.clone(), KEY, options.clone());
+        let listener = Listener { tls, ..Listener::from(listener) };
         let serving = tokio::spawn(server::serve_with(listener, app.clone(), limits, async {
             let _ = stopped.await;
         }));
