@@ -1,12 +1,12 @@
 //! The banner that a start prints: what was found in the data directory and, the first time, what to try next.
 
 use std::io::Write;
-use std::net::SocketAddr;
 
 use coordinator::StartReport;
 
 use crate::client::show::text::counted;
 use crate::data_dir::DataDir;
+use crate::serving::Address;
 
 /// Where remote executions run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,14 +22,15 @@ pub(crate) enum Execution {
 /// Prints the banner to standard output and logs the same fields. A closed pipe is not an error.
 pub(crate) fn print(
     data: &DataDir,
-    address: SocketAddr,
+    address: &Address,
     (report, notices): (&StartReport, &[String]),
     execution: Execution,
 ) {
     let took_ms = report.took.as_millis() as u64;
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
-        %address,
+        address = %address.listening,
+        tls = address.is_tls,
         data = %data.path().display(),
         tasks = report.tasks,
         replayed = report.replayed,
@@ -43,7 +44,7 @@ pub(crate) fn print(
 
 fn render(
     data: &DataDir,
-    address: SocketAddr,
+    address: &Address,
     (report, notices): (&StartReport, &[String]),
     execution: Execution,
 ) -> String {
@@ -55,7 +56,8 @@ fn render(
         let (tasks, records) = (counted(report.tasks, "task"), counted(report.replayed as usize, "record"));
         format!("{tasks} from {directory}, {records} replayed")
     };
-    let mut text = format!("Lessor {version} serves http://{address} ({found}, {ms} ms)\n");
+    let url = address.url();
+    let mut text = format!("Lessor {version} serves {url} ({found}, {ms} ms)\n");
     for notice in notices {
         text += &format!("{notice}\n");
     }
@@ -65,37 +67,48 @@ fn render(
     text
 }
 
-fn next_steps(address: SocketAddr, execution: Execution) -> String {
-    let build = format!("  bazel build //... --remote_executor=grpc://{address}\n\n");
+fn next_steps(address: &Address, execution: Execution) -> String {
+    let url = address.url();
+    let (curl, bazel, worker) = if address.is_tls {
+        (" --cacert CA", " --tls_certificate=CA", " --ca-file CA")
+    } else {
+        ("", "", "")
+    };
+    let grpc = if address.is_tls { "grpcs" } else { "grpc" };
+    let build = format!("  bazel build //... --remote_executor={grpc}://{}{bazel}\n\n", address.listening);
     let build = match execution {
         Execution::Embedded => format!("Or build with it:\n\n{build}"),
         Execution::External => format!(
             "Or build with it, once a worker runs beside it:\n\n  \
-             lessor worker daemon --server-url http://{address}\n{build}"
+             lessor worker daemon --server-url {url}{worker}\n{build}"
         ),
         Execution::Disabled => String::new(),
     };
+    let note = if address.is_tls { "CA is the file of the CA that signed the certificate. " } else { "" };
     format!(
         r#"
 Submit a task, lease it, and report on it:
 
-  curl -s http://{address}/v1/tasks -d '{{"queue":"hello","payload":{{"name":"world"}}}}'
-  curl -s http://{address}/v1/leases -d '{{"workerId":"w1","queues":["hello"]}}'
-  curl -s http://{address}/v1/leases/LEASE_ID/complete -d '{{"workerId":"w1","result":"done"}}'
-  curl -s http://{address}/v1/tasks/TASK_ID
+  curl -s{curl} {url}/v1/tasks -d '{{"queue":"hello","payload":{{"name":"world"}}}}'
+  curl -s{curl} {url}/v1/leases -d '{{"workerId":"w1","queues":["hello"]}}'
+  curl -s{curl} {url}/v1/leases/LEASE_ID/complete -d '{{"workerId":"w1","result":"done"}}'
+  curl -s{curl} {url}/v1/tasks/TASK_ID
 
-{build}The API: http://{address}/openapi.json. Stop with Ctrl-C.
+{build}{note}The API: {url}/openapi.json. Stop with Ctrl-C.
 "#
     )
 }
 
 #[cfg(test)]
 mod tests {
+    use std::net::SocketAddr;
+
     use super::*;
 
     #[test]
     fn the_next_steps_fit_where_executions_run() {
-        let address = SocketAddr::from(([127, 0, 0, 1], 8980));
+        let listening = SocketAddr::from(([127, 0, 0, 1], 8980));
+        let address = &Address { listening, is_tls: false };
         for (execution, builds, starts_worker) in [
             (Execution::Embedded, true, false),
             (Execution::External, true, true),
@@ -105,6 +118,9 @@ mod tests {
             assert_eq!(text.contains("bazel build"), builds, "{text}");
             assert_eq!(text.contains("lessor worker daemon"), starts_worker, "{text}");
             assert!(text.contains("\n\nThe API: "), "{text}");
+            let tls = next_steps(&Address { listening, is_tls: true }, execution);
+            assert!(!tls.contains("http://") && !tls.contains("grpc://"), "{tls}");
+            assert!(tls.contains("curl -s --cacert CA https://127.0.0.1:8980/v1/tasks"), "{tls}");
         }
     }
 }

@@ -7,7 +7,7 @@ use std::time::Instant;
 use anstyle::{AnsiColor, Style};
 use anyhow::{Context, Result};
 use conformance::{Check, Contract, Finding, Outcome, Subject};
-use reqwest::Url;
+use lessor_sdk::protocol::Url;
 use serde_json::json;
 
 use crate::client::Error;
@@ -57,9 +57,9 @@ pub(crate) struct Options {
 
 /// Clients of the Remote Execution API write `grpc://` for HTTP/2 without TLS.
 fn parse_subject_url(text: &str) -> Result<Url, String> {
-    match text.strip_prefix("grpc://") {
-        Some(rest) => parse_url(&format!("http://{rest}")),
-        None => parse_url(text),
+    match parse_url(text)? {
+        url if url.scheme() == "http" => Ok(url),
+        _ => Err("TLS is not supported here, only http and grpc".to_owned()),
     }
 }
 

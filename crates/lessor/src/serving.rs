@@ -8,8 +8,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use authority::command::{ConfigureAnswer, ConfigureQueue};
 use authority::{QueueConfig, QueueKey};
+use credentials::in_process;
 use server::reapi::ActionCacheWriter;
 use tokio::net::{TcpListener, TcpSocket};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::JoinSet;
 
 use crate::banner::Execution;
 use crate::config::Config;
@@ -22,6 +25,18 @@ use crate::{admin_key, banner, content, ledger_backend, machine};
 const MAX_CATCH_UP: Duration = Duration::from_secs(10);
 /// Connections that may wait to be accepted: after a restart every worker comes back at once.
 const BACKLOG: u32 = 4_096;
+
+/// Where the server can be reached, and how.
+pub(crate) struct Address {
+    pub listening: SocketAddr,
+    pub is_tls: bool,
+}
+
+impl Address {
+    pub(crate) fn url(&self) -> String {
+        format!("{}://{}", if self.is_tls { "https" } else { "http" }, self.listening)
+    }
+}
 
 pub(crate) struct Start {
     /// Whether a missing or empty data directory is initialized.
@@ -46,9 +61,12 @@ async fn serve(config: Config, start: Start) -> Result<()> {
     let limits = server::Limits { max_connections: connections.from_clients, ..server::Limits::default() };
     let warning = config.check_access(start.insecure, start.worker.is_some())?;
     let issuers = config.auth.issuers()?;
+    let tls = config.server.tls.files().map(server::Tls::load).transpose();
+    let tls = tls.context("TLS cannot be served")?;
     let data = DataDir::open(&config.data.dir, start.may_create)?;
     let listener = listen(config.server.address)?;
-    let address = listener.local_addr().context("the listening socket has no address")?;
+    let listening = listener.local_addr().context("the listening socket has no address")?;
+    let address = Address { listening, is_tls: tls.is_some() };
     let execution = match (config.capabilities.exec_enabled, start.worker.is_some()) {
         (true, true) => Execution::Embedded,
         (true, false) => Execution::External,
@@ -63,7 +81,10 @@ async fn serve(config: Config, start: Start) -> Result<()> {
     let (path, ledger_options) = (data.path().to_owned(), ledger_backend::options(&config.data, &start)?);
     let start_options = coordinator_options(&config, cache_writer);
     // Its backend is tried while the ledger is replayed.
-    let opening = start.worker.map(|options| Embedded::open(&data, address, options)).transpose()?;
+    // Its connections need no TLS, for which it would need a certificate of its own.
+    let (in_process, connections_in_process) = tls.is_some().then(in_process::channel).unzip();
+    let opening = start.worker.map(|options| Embedded::open(&data, listening, in_process, options));
+    let opening = opening.transpose()?;
     let started = tokio::task::spawn_blocking(move || -> Result<_> {
         let (storage, notices) = ledger_backend::open(&path, ledger_options)?;
         Ok((coordinator::start(storage, start_options)?, notices))
@@ -83,14 +104,14 @@ async fn serve(config: Config, start: Start) -> Result<()> {
         scheduler: config.scheduler(),
         push: server::PushOptions {
             allow_private_targets: config.push.allow_private_targets,
-            callback_url: config.push.callback_url,
+            callback_url: config.push.callback_url.clone(),
             token_ttl: Duration::from_secs(config.push.token_ttl_seconds),
             max_connections: connections.to_push_targets,
             ..server::PushOptions::default()
         },
         metrics,
         content: Some(content),
-        allowed_hosts: config.server.allowed_hosts,
+        allowed_hosts: config.server.allowed_hosts.clone(),
         auth: config.auth.mode.into(),
         issuers,
         ..server::Options::default()
@@ -99,7 +120,8 @@ async fn serve(config: Config, start: Start) -> Result<()> {
     let app = server::App::with_options(running.handle.clone(), key, options);
     // Before anyone can know that the server runs, and stop it.
     let signals = StopSignals::listen()?;
-    if let Err(error) = data.write_listen(&address.to_string()) {
+    let _reloading = tls.clone().map(reload_on_hangup).transpose()?;
+    if let Err(error) = data.write_listen(&listening.to_string()) {
         tracing::warn!(
             error = format!("{error:#}"),
             "could not write the listen address to the data directory; the server runs without it"
@@ -113,8 +135,9 @@ async fn serve(config: Config, start: Start) -> Result<()> {
         None => None,
     };
     notices.extend(worker.as_mut().and_then(|worker| worker.notice.take()));
-    banner::print(&data, address, (&running.report, &notices), execution);
+    banner::print(&data, &address, (&running.report, &notices), execution);
 
+    let listener = server::Listener { tcp: listener, tls, in_process: connections_in_process };
     let leaving = app.clone();
     let mut worker_failed = None;
     let stop = async {
@@ -163,6 +186,18 @@ async fn failed(worker: &mut Option<Embedded>) -> anyhow::Error {
         Some(worker) => worker.failed().await,
         None => std::future::pending().await,
     }
+}
+
+/// Checks the files of TLS on each SIGHUP, until this is dropped.
+fn reload_on_hangup(tls: server::Tls) -> Result<JoinSet<()>> {
+    let mut hangup = signal(SignalKind::hangup()).context("cannot listen for SIGHUP")?;
+    let mut reloading = JoinSet::new();
+    reloading.spawn(async move {
+        while hangup.recv().await.is_some() {
+            tls.check_now();
+        }
+    });
+    Ok(reloading)
 }
 
 fn listen(address: SocketAddr) -> Result<TcpListener> {

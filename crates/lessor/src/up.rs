@@ -5,7 +5,9 @@ use std::net::SocketAddr;
 use anyhow::Result;
 use tracing::level_filters::LevelFilter;
 
-use crate::config::{Auth, Capabilities, Config, Data, MIN_FREE_MIB, Metrics, Mode, Push, Server, Storage};
+use crate::config::{
+    Auth, Capabilities, Config, Data, MIN_FREE_MIB, Metrics, Mode, Push, Server, Storage, Tls,
+};
 use crate::serving::{self, Start};
 use crate::worker::EmbeddedOptions;
 use crate::{address, logging};
@@ -36,6 +38,9 @@ pub(crate) struct Options {
     /// A host name by which clients call a server on loopback, besides `localhost`; may be repeated
     #[arg(long = "allowed-host", value_name = "NAME")]
     allowed_hosts: Vec<String>,
+
+    #[command(flatten)]
+    tls: Tls,
 
     /// Let clients write to the action cache also on an address that is not loopback: everyone who can reach it decides what
     /// others get for an action
@@ -74,7 +79,12 @@ pub(crate) fn run(options: Options) -> Result<()> {
     }
     let _log = logging::start(LevelFilter::INFO);
     let config = Config {
-        server: Server { address: options.listen, allowed_hosts: options.allowed_hosts, ..Server::default() },
+        server: Server {
+            address: options.listen,
+            allowed_hosts: options.allowed_hosts,
+            tls: options.tls,
+            ..Server::default()
+        },
         data: options.data,
         storage: Storage {
             max_mib: options.cache_mib,

@@ -336,7 +336,7 @@ fn wrong_usage_is_refused_before_anything_is_sent() {
     run(&["submit", "q", "1", "--property", "a=1", "--property", "a=2"]).fails(2, &["given twice"]);
     run(&["task", "list", "--state", "gone"]).fails(2, &["WAITING"]);
     run(&["task", "list", "--all", "--limit", "5"]).fails(2, &["cannot be used with"]);
-    run(&["task", "get", "x", "--url", "https://host"]).fails(2, &["https is not supported"]);
+    run(&["task", "get", "x", "--url", "ftp://host"]).fails(2, &["ftp is not supported"]);
 }
 
 #[test]

@@ -18,6 +18,7 @@ use bazel_remote_apis::google::longrunning::operations_client::OperationsClient;
 use bazel_remote_apis::google::rpc;
 use blobs::Digest;
 use bytes::Bytes;
+use credentials::Connector;
 use execution::digest;
 use execution::reapi::action_cache_client::ActionCacheClient;
 use execution::reapi::batch_update_blobs_request::Request as Blob;
@@ -59,6 +60,8 @@ const MAX_OPERATION_BYTES: usize = 64 << 20;
 pub struct Options {
     /// The tenant that the calls are made for.
     pub tenant: Option<String>,
+    /// Made for the URL of the server.
+    pub connector: Connector,
     /// How long a call that fails on the way is repeated: long enough for a restart of the server, so that the outputs of
     /// an action are not lost, and bounded, because the server may be unreachable from here only.
     pub patience: Duration,
@@ -66,7 +69,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Options {
-        Options { tenant: None, patience: Duration::from_secs(60) }
+        Options { tenant: None, connector: Connector::default(), patience: Duration::from_secs(60) }
     }
 }
 
@@ -77,8 +80,8 @@ pub struct Client {
     patience: Duration,
 }
 
-/// A connection that adds the tenant to every call.
-pub type Scoped = InterceptedService<Channel, TenantHeader>;
+/// A connection that adds the tenant and the API key to every call.
+pub type Scoped = InterceptedService<Channel, Headers>;
 
 impl Client {
     /// Connects on first use, and again when the connection is lost.
@@ -94,7 +97,11 @@ impl Client {
             .initial_stream_window_size(STREAM_WINDOW_BYTES)
             .initial_connection_window_size(CONNECTION_WINDOW_BYTES);
         let tenant = options.tenant.as_ref().map(|tenant| tenant.parse().map_err(|error| invalid(&error)));
-        let channel = InterceptedService::new(endpoint.connect_lazy(), TenantHeader(tenant.transpose()?));
+        let headers = Headers {
+            tenant: tenant.transpose()?,
+            authorization: options.connector.authorization_metadata(),
+        };
+        let channel = InterceptedService::new(options.connector.connect_lazy(&endpoint), headers);
         Ok(Client { channel, max_batch_bytes: OnceCell::new(), patience: options.patience })
     }
 
@@ -250,12 +257,18 @@ impl Cas for Client {
 }
 
 #[derive(Clone)]
-pub struct TenantHeader(Option<MetadataValue<Ascii>>);
+pub struct Headers {
+    tenant: Option<MetadataValue<Ascii>>,
+    authorization: Option<MetadataValue<Ascii>>,
+}
 
-impl tonic::service::Interceptor for TenantHeader {
+impl tonic::service::Interceptor for Headers {
     fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
-        if let Some(tenant) = &self.0 {
+        if let Some(tenant) = &self.tenant {
             request.metadata_mut().insert(wire::TENANT_HEADER, tenant.clone());
+        }
+        if let Some(authorization) = &self.authorization {
+            request.metadata_mut().insert("authorization", authorization.clone());
         }
         Ok(request)
     }

@@ -71,7 +71,7 @@ impl Store {
             .route_service(&format!("{package}.Capabilities/{{call}}"), CapabilitiesServer::new(self.clone()))
             .route_service("/google.bytestream.ByteStream/{call}", ByteStreamServer::new(self.clone()));
         tokio::spawn(async move { axum::serve(listener, router).await });
-        let options = Options { tenant: Some("t".to_owned()), patience };
+        let options = Options { connector: Default::default(), tenant: Some("t".to_owned()), patience };
         Client::new(&format!("http://{address}"), &options).unwrap()
     }
 }

@@ -24,7 +24,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// For the coordinator that LESSOR_URL names, or one on this machine.
+    /// For the coordinator that LESSOR_URL names, or one on this machine, with the credentials of the environment.
     pub fn from_env() -> Result<Client, Error> {
         Client::with(&Address::default())
     }
@@ -43,7 +43,8 @@ impl Client {
         Client::with(&Address { url: Some(url.into()), tenant, workspace, ..Address::default() })
     }
 
-    fn with(address: &Address) -> Result<Client, Error> {
+    /// A client with credentials, for instance. Missing fields come from the environment.
+    pub fn with(address: &Address) -> Result<Client, Error> {
         Ok(Client { transport: Transport::new(address)?, retry_for: RETRY_FOR })
     }
 

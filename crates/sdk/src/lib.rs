@@ -51,6 +51,7 @@ mod worker;
 
 pub use accept::Accept;
 pub use client::{Client, TaskInfo};
+pub use credentials::{ApiKey, Credentials};
 pub use error::Error;
 pub use failure::Failure;
 pub use outcome::Outcome;
@@ -60,6 +61,7 @@ pub use target::Target;
 pub use target_options::TargetOptions;
 pub use task::Task;
 pub use tokio_util::sync::CancellationToken;
+pub use transport::Address;
 pub use wire::{
     Backoff, CallbackMetrics as Metrics, ErrorCategory as Category, HistoryEvent, Json, Problem, Submitted,
     TaskEnvelope, TaskState,

@@ -8,6 +8,8 @@ pub use crate::lease_clock::LeaseClock;
 pub use crate::shutdown::stop_on_signals;
 pub use crate::transport::{ANSWER_TIMEOUT, Address, Answer, Fault, Request, Transport, parse_url};
 
+pub use url::Url;
+
 /// The worker's monotonic clock.
 pub mod clock {
     pub use crate::clock::{now, until};

@@ -61,7 +61,7 @@ impl Target {
         if options.concurrency == 0 {
             return Err(Error::Setup("a target runs at least one handler at a time".to_owned()));
         }
-        let unscoped = Transport::unscoped()?;
+        let unscoped = Transport::unscoped(&options.credentials)?;
         let transport = match &options.callback_url {
             Some(url) => unscoped.to(url)?,
             None => unscoped,

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use credentials::Credentials;
+
 use crate::handler::{Handler, OnOutcome};
 use crate::setters::setters;
 use crate::shutdown::Stopper;
@@ -19,6 +21,7 @@ pub struct TargetOptions {
     pub(crate) grace: Duration,
     pub(crate) worker_id: Option<String>,
     pub(crate) callback_url: Option<String>,
+    pub(crate) credentials: Credentials,
     pub(crate) handles_signals: bool,
     pub(crate) on_outcome: Option<OnOutcome>,
     pub(crate) stopper: Stopper,
@@ -33,6 +36,7 @@ impl TargetOptions {
             grace: DEFAULT_GRACE,
             worker_id: None,
             callback_url: None,
+            credentials: Credentials::default(),
             handles_signals: true,
             on_outcome: None,
             stopper: Stopper::new(),
@@ -54,6 +58,8 @@ impl TargetOptions {
         worker_id(worker_id: impl Into<String>): worker_id = Some(worker_id.into());
         /// The coordinator's URL for callbacks, instead of the one in the envelopes.
         callback_url(url: impl Into<String>): callback_url = Some(url.into());
+        /// The CA and the client certificate for callbacks; missing fields come from the environment.
+        credentials(credentials: Credentials): credentials = credentials;
         /// Calls a hook with the outcome of each attempt.
         on_outcome(hook: impl Fn(&Task, &Outcome) + Send + Sync + 'static): on_outcome = Some(Arc::new(hook));
     }

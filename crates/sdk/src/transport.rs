@@ -8,11 +8,19 @@ use std::time::Duration;
 
 use backon::Retryable;
 use bytes::Bytes;
-use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
-use reqwest::redirect::Policy;
-use reqwest::{Method, RequestBuilder, Response, Url};
+pub use credentials::parse_url;
+use credentials::{Connector, Credentials};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER, USER_AGENT};
+use hyper::{Method, Response};
+use hyper_rustls::HttpsConnector;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::client::legacy::{Client, Error as ClientError};
+use hyper_util::rt::{TokioExecutor, TokioTimer};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use url::Url;
 use wire::{Problem, TENANT_HEADER, WORKSPACE_HEADER};
 
 use crate::backoff::{at_least, limited};
@@ -21,6 +29,8 @@ use crate::{Error, clock};
 const DEFAULT_URL: &str = "http://127.0.0.1:8980";
 const DEFAULT_USER_AGENT: &str = concat!("lessor-rust/", env!("CARGO_PKG_VERSION"));
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long an unused connection stays open.
+const MAX_IDLE: Duration = Duration::from_secs(90);
 /// How long the coordinator may take to answer, in addition to the wait that a request asks for.
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 /// Longer than the longest page of tasks.
@@ -32,13 +42,16 @@ pub struct Address {
     pub url: Option<String>,
     pub tenant: Option<String>,
     pub workspace: Option<String>,
+    pub credentials: Credentials,
     pub user_agent: Option<&'static str>,
 }
 
-/// The connections to one coordinator; a clone shares them.
+/// The connections to one coordinator; a clone shares them. It uses no proxy, which seldom leads to a coordinator, and follows
+/// no redirect, because keys and task tokens are for the coordinator alone.
 #[derive(Clone, Debug)]
 pub struct Transport {
-    http: reqwest::Client,
+    http: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    headers: HeaderMap,
     base: Url,
 }
 
@@ -75,7 +88,12 @@ impl Transport {
             value.clone().or_else(|| std::env::var(variable).ok()).filter(|text| !text.is_empty())
         };
         let base = to_base(&given(&address.url, "LESSOR_URL").unwrap_or_else(|| DEFAULT_URL.to_owned()))?;
+        let connector = address.credentials.clone().or_env().and_then(|given| given.connector(&base));
+        let connector = connector.map_err(|error| Error::Setup(error.to_string()))?;
         let mut headers = HeaderMap::new();
+        if let Some(authorization) = connector.authorization() {
+            headers.insert(AUTHORIZATION, secret(&authorization)?);
+        }
         let scope = [
             (TENANT_HEADER, given(&address.tenant, "LESSOR_TENANT")),
             (WORKSPACE_HEADER, given(&address.workspace, "LESSOR_WORKSPACE")),
@@ -88,19 +106,22 @@ impl Transport {
             }
         }
         let user_agent = address.user_agent.unwrap_or(DEFAULT_USER_AGENT);
-        Ok(Transport { http: http_client(headers, Policy::default(), user_agent)?, base })
+        headers.insert(USER_AGENT, HeaderValue::from_static(user_agent));
+        Ok(Transport { http: http_client(&connector)?, headers, base })
     }
 
-    /// For push targets, which learn the coordinator's URL from each envelope. Task tokens carry the scope. Redirects
-    /// are not followed: a task token is for the coordinator alone.
-    pub fn unscoped() -> Result<Transport, Error> {
-        let http = http_client(HeaderMap::new(), Policy::none(), DEFAULT_USER_AGENT)?;
-        Ok(Transport { http, base: to_base(DEFAULT_URL)? })
+    /// For push targets, which learn the coordinator's URL from each envelope. Task tokens carry the scope and are the only
+    /// key that is sent.
+    pub fn unscoped(credentials: &Credentials) -> Result<Transport, Error> {
+        let connector = credentials.clone().or_env().and_then(|given| given.for_callbacks());
+        let connector = connector.map_err(|error| Error::Setup(error.to_string()))?;
+        let headers = HeaderMap::from_iter([(USER_AGENT, HeaderValue::from_static(DEFAULT_USER_AGENT))]);
+        Ok(Transport { http: http_client(&connector)?, headers, base: to_base(DEFAULT_URL)? })
     }
 
     /// The same connection pool, for another coordinator.
     pub fn to(&self, url: &str) -> Result<Transport, Error> {
-        Ok(Transport { http: self.http.clone(), base: to_base(url)? })
+        Ok(Transport { base: to_base(url)?, ..self.clone() })
     }
 
     pub fn url(&self) -> &str {
@@ -108,8 +129,9 @@ impl Transport {
     }
 
     pub fn get(&self, path: &[&str], query: &impl Serialize) -> Result<Request, Error> {
-        let built = self.http.get(self.url_of(path)).query(query).build();
-        let url = built.map_err(|error| Error::Setup(error.to_string()))?.url().clone();
+        let query = serde_urlencoded::to_string(query).map_err(|error| Error::Setup(error.to_string()))?;
+        let mut url = self.url_of(path);
+        url.set_query(Some(query.as_str()).filter(|query| !query.is_empty()));
         Ok(Request { method: Method::GET, url, body: None, authorization: None })
     }
 
@@ -162,16 +184,9 @@ impl Transport {
 
     /// Sends a request once. An answer that decides nothing is a fault, like a lost one.
     pub async fn try_once(&self, request: &Request, timeout: Duration) -> Result<Answer, Fault> {
-        let mut builder: RequestBuilder = self.http.request(request.method.clone(), request.url.clone());
-        if let Some(body) = &request.body {
-            builder = builder.header(CONTENT_TYPE, "application/json").body(body.clone());
-        }
-        if let Some(authorization) = &request.authorization {
-            builder = builder.header(AUTHORIZATION, authorization.clone());
-        }
-        let response = builder.timeout(timeout).send().await?;
-        let retry_after = response.headers().get(RETRY_AFTER).and_then(parse_retry_after);
-        let answer = receive(response).await?;
+        let late = |_| Err(Fault::no_answer("the answer did not come in time".to_owned(), false));
+        let (retry_after, answer) =
+            tokio::time::timeout(timeout, self.exchange(request)).await.unwrap_or_else(late)?;
         if is_undecided(answer.status) && answer.problem().is_none_or(|problem| problem.verdict.is_none()) {
             let why = answer.refusal().to_string();
             return Err(Fault { why, retry_after, is_connect: false, answer: Some(answer) });
@@ -180,14 +195,30 @@ impl Transport {
     }
 }
 
+impl Transport {
+    async fn exchange(&self, request: &Request) -> Result<(Option<Duration>, Answer), Fault> {
+        let mut sent = hyper::Request::new(Full::from(request.body.clone().unwrap_or_default()));
+        *sent.method_mut() = request.method.clone();
+        let uri = request.url.as_str().parse();
+        *sent.uri_mut() = uri.map_err(|error| Fault::no_answer(format!("{error}"), false))?;
+        let headers = sent.headers_mut();
+        headers.clone_from(&self.headers);
+        if request.body.is_some() {
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        }
+        if let Some(authorization) = &request.authorization {
+            headers.insert(AUTHORIZATION, authorization.clone());
+        }
+        let response = self.http.request(sent).await?;
+        let retry_after = response.headers().get(RETRY_AFTER).and_then(parse_retry_after);
+        Ok((retry_after, receive(response, request.url.as_str()).await?))
+    }
+}
+
 impl Request {
     /// Adds a bearer token.
     pub fn bearer(self, token: &str) -> Result<Request, Error> {
-        let value = HeaderValue::from_str(&format!("Bearer {token}"));
-        let mut value =
-            value.map_err(|_| Error::Setup("the task token is not a valid header value".to_owned()))?;
-        value.set_sensitive(true);
-        Ok(Request { authorization: Some(value), ..self })
+        Ok(Request { authorization: Some(secret(&format!("Bearer {token}"))?), ..self })
     }
 }
 
@@ -241,15 +272,33 @@ impl Fault {
     }
 }
 
-impl From<reqwest::Error> for Fault {
-    /// Quotes the innermost error, which is the one that people can do something about.
-    fn from(error: reqwest::Error) -> Fault {
-        let mut cause: &dyn std::error::Error = &error;
-        while let Some(source) = cause.source() {
-            cause = source;
-        }
-        Fault::no_answer(cause.to_string(), error.is_connect())
+impl From<ClientError> for Fault {
+    fn from(error: ClientError) -> Fault {
+        Fault::no_answer(innermost(&error), error.is_connect())
     }
+}
+
+impl From<hyper::Error> for Fault {
+    fn from(error: hyper::Error) -> Fault {
+        Fault::no_answer(innermost(&error), false)
+    }
+}
+
+/// The innermost error, which is the one that people can do something about.
+fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut cause = error;
+    while let Some(source) = cause.source() {
+        cause = source;
+    }
+    cause.to_string()
+}
+
+/// A header value that is not shown in debug output.
+fn secret(text: &str) -> Result<HeaderValue, Error> {
+    let value = HeaderValue::from_str(text);
+    let mut value = value.map_err(|_| Error::Setup("the token is not a valid header value".to_owned()))?;
+    value.set_sensitive(true);
+    Ok(value)
 }
 
 /// Whether an answer with this status decides nothing: the coordinator is too slow, overloaded, broken or not serving,
@@ -258,26 +307,22 @@ fn is_undecided(status: u16) -> bool {
     matches!(status, 408 | 429 | 500 | 502..=504)
 }
 
-fn http_client(
-    headers: HeaderMap,
-    redirects: Policy,
-    user_agent: &'static str,
-) -> Result<reqwest::Client, Error> {
-    // A web proxy seldom leads to a coordinator, and never to one on this machine.
-    reqwest::Client::builder()
-        .default_headers(headers)
-        .connect_timeout(CONNECT_TIMEOUT)
-        .no_proxy()
-        .redirect(redirects)
-        .user_agent(user_agent)
-        .build()
-        .map_err(|error| Error::Setup(format!("cannot create the HTTP client: {error}")))
+fn http_client(connector: &Connector) -> Result<Client<HttpsConnector<HttpConnector>, Full<Bytes>>, Error> {
+    let connector = connector.http(CONNECT_TIMEOUT);
+    let connector =
+        connector.map_err(|error| Error::Setup(format!("cannot create the HTTP client: {error}")))?;
+    let client = Client::builder(TokioExecutor::new())
+        .pool_timer(TokioTimer::new())
+        .pool_idle_timeout(MAX_IDLE)
+        .build(connector);
+    Ok(client)
 }
 
-async fn receive(mut response: Response) -> Result<Answer, Fault> {
-    let (status, url) = (response.status().as_u16(), response.url().to_string());
+async fn receive(mut response: Response<Incoming>, url: &str) -> Result<Answer, Fault> {
+    let (status, url) = (response.status().as_u16(), url.to_owned());
     let mut body = Vec::new();
-    while let Some(part) = response.chunk().await? {
+    while let Some(frame) = response.frame().await {
+        let Ok(part) = frame?.into_data() else { continue };
         if body.len() + part.len() > MAX_ANSWER_BYTES {
             let why = format!("the answer has more than {MAX_ANSWER_BYTES} bytes");
             return Err(Fault::no_answer(why, false));
@@ -295,31 +340,13 @@ fn to_base(text: &str) -> Result<Url, Error> {
     parse_url(text).map_err(|why| Error::Setup(format!("{text} is not the URL of a coordinator: {why}")))
 }
 
-/// Parses the URL of a coordinator, which may omit the scheme.
-pub fn parse_url(text: &str) -> Result<Url, String> {
-    let with_scheme = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
-    let url = Url::parse(&with_scheme).map_err(|error| error.to_string())?;
-    match (url.scheme(), url.host_str()) {
-        ("http", Some(_)) => Ok(url),
-        ("http", None) => Err("it names no host".to_owned()),
-        (other, _) => Err(format!("{other} is not supported, only http")),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_url_may_omit_the_scheme() {
-        assert_eq!(parse_url("127.0.0.1:8980").unwrap().as_str(), "http://127.0.0.1:8980/");
-        assert_eq!(parse_url("http://host/lessor").unwrap().as_str(), "http://host/lessor");
-    }
-
-    #[test]
     fn a_url_that_cannot_be_used_is_refused() {
-        assert!(parse_url("https://host").unwrap_err().contains("https is not supported"));
-        for url in ["https://host", "ftp://host", "http://", "http://host:port", "x y"] {
+        for url in ["ftp://host", "http://", "http://host:port", "x y"] {
             assert!(matches!(to_base(url), Err(Error::Setup(_))), "{url}");
         }
     }

@@ -8,6 +8,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use credentials::Credentials;
 use serde::Serialize;
 use wire::{DEFAULT_WAIT_MS, MAX_WAIT_MS};
 
@@ -20,7 +21,8 @@ use crate::{Error, Failure, Outcome, Task};
 
 const DEFAULT_GRACE: Duration = Duration::from_secs(30);
 
-/// Handlers for queues. Defaults come from the environment: LESSOR_URL, LESSOR_TENANT, LESSOR_WORKSPACE.
+/// Handlers for queues. Defaults come from the environment: LESSOR_URL, LESSOR_TENANT, LESSOR_WORKSPACE, and those of
+/// [`Credentials`].
 #[must_use = "a worker does nothing until it runs"]
 pub struct Worker {
     address: Address,
@@ -72,6 +74,8 @@ impl Worker {
         url(url: impl Into<String>): address.url = Some(url.into());
         tenant(tenant: impl Into<String>): address.tenant = Some(tenant.into());
         workspace(workspace: impl Into<String>): address.workspace = Some(workspace.into());
+        /// The CA, the client certificate and the API key; missing fields come from the environment.
+        credentials(credentials: Credentials): address.credentials = credentials;
         /// A unique id; random by default.
         worker_id(worker_id: impl Into<String>): worker_id = Some(worker_id.into());
         /// How many handlers run at a time; 1 by default.

@@ -4,14 +4,17 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use credentials::Connector;
 use execution::EXECUTION_QUEUE;
 
 use crate::Resources;
 
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The coordinator, as `http://host:port`.
+    /// The coordinator, as `http://host:port` or `https://host:port`.
     pub server_url: String,
+    /// Made for `server_url`.
+    pub connector: Connector,
     /// Unique, and the same after a restart.
     pub worker_id: String,
     pub tenant: Option<String>,
@@ -94,6 +97,7 @@ impl Config {
     ) -> Config {
         Config {
             server_url: server_url.into(),
+            connector: Connector::default(),
             worker_id: worker_id.into(),
             tenant: None,
             workspace: None,

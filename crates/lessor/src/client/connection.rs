@@ -1,7 +1,10 @@
-//! The options that all client commands share: the server, the scope and the output format.
+//! The options that all client commands share: the server, the scope, the credentials and the output format.
 
-pub(crate) use lessor_sdk::protocol::parse_url;
-use reqwest::Url;
+use std::path::PathBuf;
+
+pub(crate) use credentials::parse_url;
+use credentials::{Connector, Credentials};
+use lessor_sdk::protocol::Url;
 use wire::DEFAULT_SCOPE_NAME;
 
 /// After a command's own options.
@@ -27,6 +30,48 @@ pub(crate) struct Connection {
     #[arg(long, global = true, help_heading = "Server", value_name = "NAME", env = "LESSOR_WORKSPACE")]
     #[arg(default_value = DEFAULT_SCOPE_NAME, value_parser = parse_scope_name)]
     pub workspace: String,
+
+    #[command(flatten)]
+    pub credentials: CredentialOptions,
+}
+
+// What a client trusts, and what it proves its identity with. (A doc comment would replace the help text.)
+#[derive(clap::Args, Clone, Default)]
+pub(crate) struct CredentialOptions {
+    /// The CA that signed the server's certificate, in PEM [default: the CAs that this machine trusts]
+    #[arg(long, global = true, help_heading = "Server", value_name = "FILE", env = "LESSOR_CA_FILE")]
+    pub ca_file: Option<PathBuf>,
+
+    /// The client certificate for a server that asks for one, in PEM
+    #[arg(
+        long,
+        global = true,
+        help_heading = "Server",
+        value_name = "FILE",
+        env = "LESSOR_CLIENT_CERTIFICATE"
+    )]
+    pub client_certificate: Option<PathBuf>,
+
+    /// The private key of --client-certificate, in PEM
+    #[arg(long, global = true, help_heading = "Server", value_name = "FILE", env = "LESSOR_CLIENT_KEY")]
+    pub client_key: Option<PathBuf>,
+
+    /// A file with the API key; without one, the key in LESSOR_API_KEY is sent
+    #[arg(long, global = true, help_heading = "Server", value_name = "FILE", env = "LESSOR_API_KEY_FILE")]
+    pub api_key_file: Option<PathBuf>,
+}
+
+impl CredentialOptions {
+    pub(crate) fn credentials(self) -> Result<Credentials, credentials::Error> {
+        let CredentialOptions { ca_file, client_certificate, client_key, api_key_file } = self;
+        Credentials { ca_file, client_certificate, client_key, api_key_file, api_key: None }.or_env()
+    }
+}
+
+/// Reads what a gRPC connection to the server needs.
+pub(crate) fn connector(url: &str, credentials: &Credentials) -> anyhow::Result<Connector> {
+    let url = parse_url(url).map_err(anyhow::Error::msg)?;
+    Ok(credentials.connector(&url)?)
 }
 
 // A command of a group, with the options that all client commands share. (A doc comment would replace the help text.)
@@ -65,9 +110,9 @@ mod tests {
 
     #[test]
     fn a_url_for_grpc_has_a_scheme_and_no_slash_at_its_end() {
-        for text in ["host:8980", "http://host:8980", "http://host:8980/"] {
+        for text in ["host:8980", "http://host:8980", "http://host:8980/", "grpc://host:8980"] {
             assert_eq!(parse_grpc_url(text).unwrap(), "http://host:8980", "{text}");
         }
-        assert!(parse_grpc_url("https://host").is_err());
+        assert_eq!(parse_grpc_url("grpcs://host:8980").unwrap(), "https://host:8980");
     }
 }

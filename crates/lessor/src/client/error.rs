@@ -10,6 +10,13 @@ pub(crate) enum Error {
     #[error("no server answers at {url} ({why}); start one with `lessor up`, or name another with --url")]
     NoServer { url: String, why: String },
 
+    /// One side does not accept the certificate of the other.
+    #[error(
+        "there is no trusted connection to {url} ({why}); name the CA of the server's certificate with --ca-file, and a \
+         certificate that the server accepts with --client-certificate and --client-key"
+    )]
+    Untrusted { url: String, why: String },
+
     /// It answered before or accepted the connection, and then did not answer for too long.
     #[error("{url} did not answer, also when asked again for {seconds} s ({why})")]
     Silent { url: String, seconds: u64, why: String },
@@ -44,6 +51,11 @@ impl Error {
     pub(crate) fn is_not_found(&self) -> bool {
         matches!(self, Error::Refused(problem) if problem.status == 404)
     }
+}
+
+/// Whether a connection failed because of a certificate, as rustls words it.
+pub(crate) fn is_about_certificates(why: &str) -> bool {
+    why.contains("certificate") || why.contains("received fatal alert")
 }
 
 /// A problem in one line. Its text may quote strangers, so it is made safe for a terminal.

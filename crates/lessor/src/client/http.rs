@@ -14,7 +14,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::connection::Connection;
-use super::error::Error;
+use super::error::{Error, is_about_certificates};
 use super::show::{Output, note};
 
 /// How long a request is retried: enough for a server to restart.
@@ -40,12 +40,16 @@ impl Client {
     }
 
     fn in_scope(connection: &Connection, tenant: &str, workspace: &str) -> anyhow::Result<Client> {
+        let credentials = connection.credentials.clone().credentials();
+        let credentials = credentials.map_err(|error| Error::Usage(error.to_string()))?;
         let transport = Transport::new(&Address {
             url: Some(connection.url.to_string()),
             tenant: Some(tenant.to_owned()),
             workspace: Some(workspace.to_owned()),
+            credentials,
             user_agent: Some(concat!("lessor/", env!("CARGO_PKG_VERSION"))),
-        })?;
+        })
+        .map_err(Error::from)?;
         Ok(Client { transport, was_reached: Cell::new(false) })
     }
 
@@ -124,12 +128,15 @@ impl Client {
             Err(Fault { why, is_connect, .. }) => {
                 let url = self.transport.url().to_owned();
                 let no_server = is_connect && !self.was_reached.get();
-                let error = if no_server {
+                let is_untrusted = is_about_certificates(&why);
+                let error = if is_untrusted {
+                    Error::Untrusted { url, why }
+                } else if no_server {
                     Error::NoServer { url, why }
                 } else {
                     Error::Silent { url, seconds: RETRY_FOR.as_secs(), why }
                 };
-                Err(Failed { error, is_settled: no_server, retry_after: None })
+                Err(Failed { error, is_settled: no_server || is_untrusted, retry_after: None })
             }
         }
     }

@@ -80,7 +80,7 @@ impl super::Config {
     /// Refuses an address that others can reach if nobody is authenticated, or warns if that is wanted.
     pub(crate) fn check_access(&self, is_insecure: bool, worker: bool) -> Result<Option<String>> {
         let address = self.server.address;
-        let warning = open_access(address, worker).filter(|_| self.auth.mode == Mode::None);
+        let warning = open_access(address, &self.server.tls, worker).filter(|_| self.auth.mode == Mode::None);
         if warning.is_some() && !is_insecure {
             let data = self.data.dir.display().to_string();
             return Err(Unprotected { address, port: address.port(), data }.into());

@@ -4,6 +4,7 @@
 mod auth;
 pub(crate) mod file;
 mod issuers;
+mod tls;
 mod unknown;
 
 use std::net::{Ipv4Addr, SocketAddr};
@@ -21,6 +22,7 @@ use crate::address;
 pub(crate) use auth::{Auth, Mode};
 use execution::EXECUTION_QUEUE;
 use file::{Document, within};
+pub(crate) use tls::Tls;
 
 /// Smallest and largest segment: a batch must fit into a part of it.
 const SEGMENT_MIB: std::ops::RangeInclusive<u64> = 32..=4_096;
@@ -63,6 +65,7 @@ pub(crate) struct Server {
     pub instance_name: String,
     /// Names by which a server on loopback may be called, besides its addresses and `localhost`.
     pub allowed_hosts: Vec<String>,
+    pub tls: Tls,
 }
 
 // Push dispatch: tasks that are sent to the push target of their queue.
@@ -242,6 +245,7 @@ impl Default for Server {
             address: SocketAddr::from((Ipv4Addr::LOCALHOST, 8980)),
             instance_name: String::new(),
             allowed_hosts: Vec::new(),
+            tls: Tls::default(),
         }
     }
 }
@@ -326,11 +330,12 @@ impl Config {
     }
 }
 
-/// The warning about an address that others can reach; `worker` says whether this process runs commands.
-fn open_access(address: SocketAddr, worker: bool) -> Option<String> {
+/// The warning about an address that others can reach; `worker` says whether this process runs commands. Clients that need
+/// a certificate are no strangers.
+fn open_access(address: SocketAddr, tls: &Tls, worker: bool) -> Option<String> {
     let (machines, way_out) =
         if worker { ("this machine", " (--no-worker runs no commands)") } else { ("its workers", "") };
-    (!address.ip().is_loopback()).then(|| {
+    (!address.ip().is_loopback() && !tls.requires_client_certificates()).then(|| {
         format!(
             "everyone who can reach {address} can submit, lease and cancel tasks, and run commands on {machines}: there is no \
              authentication (--insecure){way_out}"
@@ -346,6 +351,7 @@ impl Document for Config {
         config.auth.admin_key_file = Some(PathBuf::new());
         config.auth.issuers = vec![issuers::Issuer::with_every_key()];
         config.push.callback_url = Some(String::new());
+        config.server.tls = Tls::with_every_key();
         config.capabilities.action_cache_update_enabled = Some(true);
         config.storage.cas.root_dir = Some(PathBuf::new());
         config.storage.action_cache.root_dir = Some(PathBuf::new());
@@ -375,6 +381,7 @@ impl Document for Config {
         .flatten()
         .collect();
         faults.extend(self.auth.faults());
+        faults.extend(self.server.tls.faults());
         if self.metrics.queues.len() >= MAX_NAMED_QUEUES {
             faults.push(format!("metrics.queues must name fewer than {MAX_NAMED_QUEUES} queues"));
         }

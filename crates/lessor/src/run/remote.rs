@@ -33,8 +33,12 @@ impl Remote {
     pub(super) async fn connect(options: &Options) -> Result<Remote, Error> {
         let url = options.connection.url.as_str().trim_end_matches('/').to_owned();
         let tenant = Some(options.connection.tenant.clone());
-        let client = Client::new(&url, &reapi_client::Options { tenant, ..Default::default() })
-            .map_err(|error| client::Error::Usage(error.to_string()))?;
+        let usage = |error: &dyn std::fmt::Display| client::Error::Usage(error.to_string());
+        let credentials = options.connection.credentials.clone().credentials();
+        let connector = credentials.and_then(|credentials| credentials.connector(&options.connection.url));
+        let connector = connector.map_err(|error| usage(&error))?;
+        let client = Client::new(&url, &reapi_client::Options { tenant, connector, ..Default::default() })
+            .map_err(|error| usage(&error))?;
         let instance = options.instance_name();
         let metadata = RequestMetadata {
             tool_details: Some(ToolDetails {
@@ -54,6 +58,9 @@ impl Remote {
         let capabilities = match self.client.capabilities(&self.instance, CALL_TIMEOUT).await {
             Ok(capabilities) => capabilities,
             Err(status) => match status.code() {
+                _ if client::is_about_certificates(&cause(&status)) => {
+                    return Err(client::Error::Untrusted { url, why: cause(&status) }.into());
+                }
                 Code::Unavailable => {
                     return Err(client::Error::NoServer { url, why: cause(&status) }.into());
                 }

@@ -30,7 +30,7 @@ pub(super) struct Options {
 }
 
 pub(super) async fn run(options: Options) -> Result<ExitCode> {
-    let settings = Settings::without_writing(options.flags.worker()?)?;
+    let settings = Settings::without_writing(options.flags.worker()?)?.with_credentials()?;
     let cas = settings.cas(Some(PATIENCE))?;
     let checks = worker::check::check(&settings.config, &settings.executor, &*cas).await;
     let is_well = checks.iter().all(|check| check.result.is_ok());

@@ -39,7 +39,7 @@ pub(super) struct Options {
 
 pub(super) fn run(options: Options) -> Result<()> {
     let _log = logging::start(LevelFilter::INFO);
-    let settings = Settings::of(options.flags.worker()?)?;
+    let settings = Settings::of(options.flags.worker()?)?.with_credentials()?;
     let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
     runtime.block_on(serve(settings, options.metrics))
 }
@@ -64,7 +64,7 @@ async fn serve(settings: Settings, metrics_at: Option<SocketAddr>) -> Result<()>
         tracing::info!(address = %listener.local_addr()?, "metrics are shown");
         beside.spawn(metrics::serve(listener, metrics));
     }
-    let Settings { config, executor: ExecutorOptions { backend, .. }, .. } = settings;
+    let Settings { config, credentials, executor: ExecutorOptions { backend, .. }, .. } = settings;
     let work = Arc::new(Work::open(&config, executor, cas).await?);
     let slots = config.max_concurrent_tasks;
     tracing::info!(id = config.worker_id, slots, %backend, server = config.server_url, "working");
@@ -72,7 +72,7 @@ async fn serve(settings: Settings, metrics_at: Option<SocketAddr>) -> Result<()>
         let (to, instances) = Instances::channel();
         let url = config.server_url.clone();
         beside.spawn(async move {
-            if let Err(error) = instance_watch::watch(&url, to).await {
+            if let Err(error) = instance_watch::watch(&url, credentials, to).await {
                 tracing::warn!(error = format!("{error:#}"), "only the unnamed instance is served");
             }
         });

@@ -7,6 +7,8 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use blobs::{Blobs, Tenant};
+use credentials::Connector;
+use credentials::in_process::Dialer;
 use tokio::task::JoinHandle;
 use wire::DEFAULT_SCOPE_NAME;
 use worker::executors::{self, Backend, NETWORK_HOST, NETWORK_PROPERTY, Selected};
@@ -66,7 +68,13 @@ pub(crate) struct Embedded {
 
 impl Embedded {
     /// Begins to try the backend. The caller owns the data directory.
-    pub(crate) fn open(data: &DataDir, address: SocketAddr, options: EmbeddedOptions) -> Result<Opening> {
+    /// The worker connects to the address, or without a socket by a dialer.
+    pub(crate) fn open(
+        data: &DataDir,
+        address: SocketAddr,
+        in_process: Option<Dialer>,
+        options: EmbeddedOptions,
+    ) -> Result<Opening> {
         let url = format!("http://{}", reachable(address));
         let mut settings = Settings::of(Worker {
             worker_id: Some(worker_id::load_or_create(data.path(), "worker")?),
@@ -77,6 +85,7 @@ impl Embedded {
             host: Host { work_dir: embedded_dir::choose(data.path(), options.work_dir)?, ..Host::default() },
             ..Worker::default()
         })?;
+        settings.config.connector = in_process.map(Connector::in_process).unwrap_or_default();
         settings.executor.hidden =
             vec![data.path().canonicalize().context("the data directory has no path")?];
         embedded_dir::remove_old(data.path());

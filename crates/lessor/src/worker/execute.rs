@@ -16,7 +16,7 @@ use worker::Failure;
 use worker::action::{OnceError, execute_once};
 use worker::executors::{self, Backend, ExecutorOptions};
 
-use crate::client::connection::parse_grpc_url;
+use crate::client::connection::{CredentialOptions, connector, parse_grpc_url};
 use crate::client::show::text::counted;
 use crate::client::show::{Output, note};
 use crate::exit;
@@ -38,6 +38,9 @@ pub(super) struct Options {
     /// The content store, and the action cache beside it
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8980", env = "LESSOR_URL", value_parser = parse_grpc_url)]
     cas_url: String,
+
+    #[command(flatten)]
+    credentials: CredentialOptions,
 
     /// The action
     #[arg(long, value_name = "HASH/SIZE")]
@@ -76,7 +79,9 @@ pub(super) async fn run(options: &Options) -> Result<ExitCode> {
     let action = Digest::parse(options.digest_function, &options.action_digest)
         .with_context(|| format!("{:?} is no digest of an action", options.action_digest))?;
     let directory = fresh(&options.work_dir)?;
-    let cas = Arc::new(Client::new(&options.cas_url, &reapi_client::Options::default())?);
+    let connector = connector(&options.cas_url, &options.credentials.clone().credentials()?)?;
+    let cas_options = reapi_client::Options { connector, ..Default::default() };
+    let cas = Arc::new(Client::new(&options.cas_url, &cas_options)?);
     check(&cas, options).await?;
     // A unique id, so that a concurrent run is not taken for leftovers.
     let id = format!("execute-{}", std::process::id());

@@ -31,6 +31,17 @@ pub(crate) struct Worker {
     /// By default the coordinator's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cas_url: Option<String>,
+    /// The CA of the servers' certificates, in PEM; by default those that the machine trusts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ca_file: Option<PathBuf>,
+    /// The worker's certificate for servers that ask for one, and its key, in PEM.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client_certificate: Option<PathBuf>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client_key: Option<PathBuf>,
+    /// The file with the worker's API key; without it, the key in LESSOR_API_KEY is sent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub api_key_file: Option<PathBuf>,
     pub max_concurrent_tasks: u64,
     pub heartbeat_interval_seconds: u64,
     pub backend: String,
@@ -83,6 +94,10 @@ impl Default for Worker {
             worker_id: None,
             server_url: "http://127.0.0.1:8980".to_owned(),
             cas_url: None,
+            ca_file: None,
+            client_certificate: None,
+            client_key: None,
+            api_key_file: None,
             max_concurrent_tasks: Config::MAX_CONCURRENT_TASKS as u64,
             heartbeat_interval_seconds: Config::HEARTBEAT_INTERVAL.as_secs(),
             backend: Backend::default().to_string(),
@@ -146,8 +161,11 @@ impl Document for WorkerFile {
         let limits = Limits { cpu_cores: Some(1.0), memory_bytes: Some(1), processes: Some(1) };
         let resources = Resources { cpu_cores: Some(1.0), memory_bytes: Some(1), disk_bytes: Some(1) };
         let text = || Some(String::new());
+        let path = || Some(PathBuf::new());
         let mut worker =
             Worker { worker_id: text(), cas_url: text(), limits, resources, ..Worker::default() };
+        (worker.ca_file, worker.api_key_file) = (path(), path());
+        (worker.client_certificate, worker.client_key) = (path(), path());
         worker.host.user = text();
         let docker = &mut worker.docker;
         (docker.host, docker.image) = (text(), text());
@@ -185,6 +203,9 @@ impl Document for WorkerFile {
             within("worker.disk_reserve_mib", worker.disk_reserve_mib, 0..=u64::MAX / MIB),
             url("server_url", &worker.server_url),
             worker.cas_url.as_deref().and_then(|text| url("cas_url", text)),
+            (worker.client_certificate.is_some() != worker.client_key.is_some()).then(|| {
+                "worker.client_certificate and worker.client_key belong together: set both".to_owned()
+            }),
             worker.backend().err(),
             worker.protocol().err(),
             worker.docker.parse_ulimits().err().map(ulimit),

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use authority::Scope;
+use credentials::Credentials;
 use lessor_sdk::protocol::{ANSWER_TIMEOUT, Address, Backoff, Transport};
 use tokio::sync::mpsc;
 use tokio::time::sleep;
@@ -15,8 +16,8 @@ const WAIT: Duration = Duration::from_secs(30);
 
 /// Sends every instance that the coordinator knows, until the receiver is gone. Another server than Lessor has no such
 /// list, and then only the unnamed instance is served.
-pub(super) async fn watch(server_url: &str, to: mpsc::Sender<Scope>) -> Result<()> {
-    let address = Address { url: Some(server_url.to_owned()), ..Address::default() };
+pub(super) async fn watch(server_url: &str, credentials: Credentials, to: mpsc::Sender<Scope>) -> Result<()> {
+    let address = Address { url: Some(server_url.to_owned()), credentials, ..Address::default() };
     let transport = Transport::new(&address)?;
     let mut backoff = Backoff::unlimited();
     let (mut known, mut has_failed) = (0, false);

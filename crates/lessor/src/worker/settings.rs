@@ -7,13 +7,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use credentials::Credentials;
 use reapi_client::Client;
 use worker::executors::{Backend, ExecutorOptions};
 use worker::{ActionOptions, Config, Disk, Protocol, Resources};
 
 use super::file::{MIB, Worker, WorkerFile};
 use super::worker_id;
-use crate::client::connection::{parse_grpc_url, parse_pair};
+use crate::client::connection::{CredentialOptions, connector, parse_grpc_url, parse_pair};
 use crate::config::file;
 use crate::machine;
 
@@ -30,6 +31,9 @@ pub(super) struct Flags {
     /// The content store [default: the coordinator's]
     #[arg(long, value_name = "URL", value_parser = parse_grpc_url)]
     cas_url: Option<String>,
+
+    #[command(flatten)]
+    credentials: CredentialOptions,
 
     /// Where commands run: host, sandbox, docker, or auto for the sandbox where it works [default: host]
     #[arg(long, value_name = "BACKEND")]
@@ -84,6 +88,11 @@ impl Flags {
         set(&mut worker.queues, Some(self.queues).filter(|queues| !queues.is_empty()));
         worker.cas_url = self.cas_url.or(worker.cas_url);
         worker.worker_id = self.id.or(worker.worker_id);
+        let CredentialOptions { ca_file, client_certificate, client_key, api_key_file } = self.credentials;
+        worker.ca_file = ca_file.or(worker.ca_file);
+        worker.client_certificate = client_certificate.or(worker.client_certificate);
+        worker.client_key = client_key.or(worker.client_key);
+        worker.api_key_file = api_key_file.or(worker.api_key_file);
         if let Some(backend) = self.backend {
             worker.backend = backend.to_string();
             worker.host.use_sandbox = false;
@@ -103,6 +112,7 @@ pub(super) struct Settings {
     pub config: Config,
     pub executor: ExecutorOptions,
     pub cas_url: String,
+    pub credentials: Credentials,
 }
 
 impl Settings {
@@ -141,6 +151,13 @@ impl Settings {
         let url = |text: &str| parse_grpc_url(text).map_err(anyhow::Error::msg);
         let server_url = url(&worker.server_url)?;
         let cas_url = worker.cas_url.as_deref().map(url).transpose()?.unwrap_or_else(|| server_url.clone());
+        let credentials = Credentials {
+            ca_file: worker.ca_file,
+            client_certificate: worker.client_certificate,
+            client_key: worker.client_key,
+            api_key_file: worker.api_key_file,
+            api_key: None,
+        };
         let mut config = Config::new(server_url, id, actions);
         config.workspace = Some(worker.instance_name).filter(|name| !name.is_empty());
         config.queues = worker.queues;
@@ -156,14 +173,22 @@ impl Settings {
             memory_bytes: has.memory_bytes.or(memory_bytes).unwrap_or(0),
             disk_bytes: has.disk_bytes.unwrap_or_else(|| disk_bytes(directory, &config)),
         };
-        Ok(Settings { config, executor, cas_url })
+        Ok(Settings { config, executor, cas_url, credentials })
+    }
+
+    /// Reads the credentials, with what the environment has.
+    pub(super) fn with_credentials(mut self) -> Result<Settings> {
+        self.credentials = self.credentials.or_env()?;
+        self.config.connector = connector(&self.config.server_url, &self.credentials)?;
+        Ok(self)
     }
 
     /// The content store. A given `patience` replaces the default.
     pub(super) fn cas(&self, patience: Option<Duration>) -> Result<Arc<Client>> {
         let default = reapi_client::Options::default();
         let patience = patience.unwrap_or(default.patience);
-        Ok(Arc::new(Client::new(&self.cas_url, &reapi_client::Options { patience, ..default })?))
+        let connector = connector(&self.cas_url, &self.credentials)?;
+        Ok(Arc::new(Client::new(&self.cas_url, &reapi_client::Options { patience, connector, ..default })?))
     }
 }
 

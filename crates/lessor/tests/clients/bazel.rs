@@ -16,6 +16,7 @@ const DEBIAN_REPOSITORIES: [(&str, &str); 2] =
 
 pub(crate) struct Bazel {
     dir: TempDir,
+    startup_options: Vec<String>,
 }
 
 impl Bazel {
@@ -23,7 +24,12 @@ impl Bazel {
         let dir = tempfile::tempdir().unwrap();
         workspace.write(&dir.path().join("workspace"));
         fake_repositories::write(&dir.path().join("fake_repositories"));
-        Bazel { dir }
+        Bazel { dir, startup_options: Vec::new() }
+    }
+
+    pub(crate) fn with_startup_options(mut self, options: impl IntoIterator<Item = String>) -> Bazel {
+        self.startup_options = options.into_iter().collect();
+        self
     }
 
     /// Builds and tests everything, successfully.
@@ -64,6 +70,7 @@ impl Bazel {
         let mut command = client("bazel", self.dir.path());
         // The system's settings are read: Debian says there where Bazel itself is.
         command.args(["--nohome_rc", "--noworkspace_rc", "--max_idle_secs=300"]);
+        command.args(&self.startup_options);
         for (option, place) in [("output_user_root", "user"), ("output_base", "base")] {
             command.arg(format!("--{option}={}", self.dir.path().join(place).display()));
         }

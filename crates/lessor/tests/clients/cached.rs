@@ -2,9 +2,13 @@
 
 use crate::bazel::Bazel;
 use crate::support::Server;
+use crate::support::certificates::Authority;
 use crate::workspace::Workspace;
+use crate::{client, succeeded};
 
 const LIBRARIES: usize = 4;
+/// Of a file with public certificates.
+const PASSWORD: &str = "changeit";
 
 #[test]
 fn bazel_caches_over_grpc_and_over_http() {
@@ -20,4 +24,27 @@ fn bazel_caches_over_grpc_and_over_http() {
         bazel.clean();
         assert_eq!(bazel.test(&flags).all("remote cache hit"), actions, "{scheme}");
     }
+}
+
+/// Over HTTP, because Debian's Bazel has no ALPN and so no `grpcs`. It trusts what its Java virtual machine trusts.
+#[test]
+fn x21_bazel_caches_through_tls() {
+    let dir = tempfile::tempdir().unwrap();
+    let ca = Authority::new("ours");
+    let files = ca.issue(dir.path(), "server");
+    let (ca, trusted) = (ca.write(dir.path(), "ca.pem"), dir.path().join("trusted.p12"));
+    let import = ["-importcert", "-noprompt", "-alias", "ca", "-storepass", PASSWORD, "-file"];
+    let mut keytool = client("keytool", dir.path());
+    succeeded(&keytool.args(import).arg(ca).arg("-keystore").arg(&trusted).output().unwrap());
+    let [certificate, key] = [&files.certificate, &files.key].map(|path| path.to_str().unwrap());
+    let server = Server::start_with(&["--tls-certificate", certificate, "--tls-key", key]);
+    let bazel = Bazel::new(&Workspace::cpp(LIBRARIES)).with_startup_options([
+        format!("--host_jvm_args=-Djavax.net.ssl.trustStore={}", trusted.display()),
+        format!("--host_jvm_args=-Djavax.net.ssl.trustStorePassword={PASSWORD}"),
+    ]);
+    let cache = format!("--remote_cache={}", server.url());
+    let flags = [cache.as_str(), "--spawn_strategy=local"];
+    let actions = bazel.test(&flags).all("local");
+    bazel.clean();
+    assert_eq!(bazel.test(&flags).all("remote cache hit"), actions);
 }

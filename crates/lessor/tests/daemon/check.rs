@@ -1,9 +1,11 @@
 //! `lessor worker check`, and the same at a worker's start: S3-61.
 
+use std::io::Read;
 use std::path::Path;
 
 use serde_json::Value;
 
+use crate::support::certificates::Authority;
 use crate::support::{Ran, lessor};
 use crate::support_worker::{Worker, server};
 
@@ -71,21 +73,27 @@ fn a_directory_of_somebody_else_is_refused_and_left_as_it_is() {
     assert!(theirs.exists());
 }
 
+/// The port of another server may be anyone's, so nothing is said to it before its certificate is verified.
 #[test]
-fn a_server_that_would_need_https_is_refused_and_not_spoken_to_in_plain_text() {
-    let only_http = "https is not supported, only http";
-    for arguments in [
-        &["check", "--server-url", "https://127.0.0.1:1"][..],
-        &["check", "--cas-url", "https://127.0.0.1:1"],
-        &["daemon", "--server-url", "https://127.0.0.1:1"],
-        &["execute", "--cas-url", "https://127.0.0.1:1", "--action-digest", "x", "--work-dir", "x"],
-    ] {
-        Ran::from(lessor(&["worker"]).args(arguments).output().unwrap()).fails(2, &[only_http]);
-    }
+fn x21_a_server_with_https_is_not_spoken_to_in_plain_text() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("https://{}", listener.local_addr().unwrap());
+    let first_byte = std::thread::spawn(move || {
+        let mut byte = [0];
+        listener.accept().unwrap().0.read_exact(&mut byte).unwrap();
+        byte[0]
+    });
     let dir = tempfile::tempdir().unwrap();
+    let ca = Authority::new("ours").write(dir.path(), "ca.pem");
+    let ran = check(dir.path(), &["--json", "--server-url", &url, "--ca-file", ca.to_str().unwrap()]);
+    assert_eq!(first_byte.join().unwrap(), 0x16, "a TLS handshake begins so");
+    assert!(ran.code == 1 && !ran.stdout.contains("answers"), "{ran:?}");
+    let unsupported = "ftp is not supported, only http, https, grpc and grpcs";
+    let arguments = ["worker", "check", "--server-url", "ftp://127.0.0.1:1"];
+    Ran::from(lessor(&arguments).output().unwrap()).fails(2, &[unsupported]);
     let file = dir.path().join("worker.toml");
-    std::fs::write(&file, "[worker]\nserver_url = \"https://host\"\n").unwrap();
-    let expected = ["worker.server_url", only_http];
+    std::fs::write(&file, "[worker]\nserver_url = \"ftp://host\"\n").unwrap();
+    let expected = ["worker.server_url", unsupported];
     check(dir.path(), &["--config", file.to_str().unwrap()]).fails(2, &expected);
     Ran::from(lessor(&["check-config"]).arg(&file).output().unwrap()).fails(2, &expected);
 }

@@ -14,6 +14,7 @@ mod scheduler_calls;
 mod server_log;
 mod stopping;
 mod support_worker;
+mod tls;
 
 #[path = "../support/mod.rs"]
 mod support;

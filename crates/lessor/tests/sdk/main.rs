@@ -12,4 +12,5 @@ mod python;
 #[path = "../support/mod.rs"]
 mod support;
 mod targets;
+mod tls;
 mod worker_contract;

@@ -78,6 +78,11 @@ fn python_submits_and_looks_at_tasks() {
 }
 
 #[test]
+fn python_keeps_api_keys_secret() {
+    unittest("test_credentials", 4);
+}
+
+#[test]
 fn python_counts_leases_by_its_own_clock() {
     unittest("test_clock", 5);
 }

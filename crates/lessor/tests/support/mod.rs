@@ -4,6 +4,8 @@
 // Each test binary has its own copy of this module and uses a part of it.
 #![allow(dead_code)]
 
+#[path = "../../../server/tests/http/support/certificates.rs"]
+pub(crate) mod certificates;
 pub(crate) mod fake;
 pub(crate) mod gates;
 pub(crate) mod proxy;
@@ -27,6 +29,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 pub(crate) struct Server {
     child: Child,
     address: String,
+    is_tls: bool,
     /// Kept open: a server that cannot write to its standard output would fail for a reason of our making.
     stdout: BufReader<ChildStdout>,
     dir: TempDir,
@@ -75,7 +78,7 @@ impl Server {
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).spawn().unwrap();
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
         let mut line = String::new();
-        while !line.contains(" serves http://") {
+        while !line.contains(" serves http") {
             line.clear();
             if stdout.read_line(&mut line).unwrap() == 0 {
                 let status = child.wait().unwrap();
@@ -84,7 +87,7 @@ impl Server {
             }
         }
         let address = std::fs::read_to_string(dir.path().join("data/listen")).unwrap().trim().to_owned();
-        Server { child, address, stdout, dir }
+        Server { child, address, is_tls: line.contains(" serves https://"), stdout, dir }
     }
 
     /// The rest of the banner, up to the line with this text.
@@ -104,7 +107,7 @@ impl Server {
     }
 
     pub(crate) fn url(&self) -> String {
-        format!("http://{}", self.address)
+        format!("{}://{}", if self.is_tls { "https" } else { "http" }, self.address)
     }
 
     pub(crate) fn address(&self) -> String {

@@ -33,8 +33,10 @@ const OUTBOX_MESSAGES: usize = 1;
 #[derive(Clone)]
 pub(super) struct Connector {
     endpoint: Endpoint,
+    connector: credentials::Connector,
     hello: WorkHello,
-    scope: Vec<(&'static str, MetadataValue<Ascii>)>,
+    /// The scope and the API key.
+    headers: Vec<(&'static str, MetadataValue<Ascii>)>,
 }
 
 pub(super) struct Connection {
@@ -61,13 +63,14 @@ impl Connector {
             .http2_keep_alive_interval(KEEP_ALIVE_INTERVAL)
             .keep_alive_timeout(KEEP_ALIVE_TIMEOUT)
             .keep_alive_while_idle(true);
-        let mut scope = Vec::new();
+        let authorization = config.connector.authorization_metadata();
+        let mut headers: Vec<_> = authorization.map(|key| ("authorization", key)).into_iter().collect();
         for (header, name) in [(TENANT_HEADER, &config.tenant), (WORKSPACE_HEADER, &config.workspace)] {
             if let Some(name) = name {
                 let value = name.parse();
                 let value =
                     value.map_err(|_| Error::Setup(format!("{header}: {name:?} must be printable ASCII")))?;
-                scope.push((header, value));
+                headers.push((header, value));
             }
         }
         let bytes = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
@@ -86,7 +89,7 @@ impl Connector {
             session_id: random_id().map_err(|error| Error::Setup(error.to_string()))?,
         };
         let hello = WorkHello { worker: Some(worker), queues: config.queues.clone() };
-        Ok(Connector { endpoint, hello, scope })
+        Ok(Connector { endpoint, connector: config.connector.clone(), hello, headers })
     }
 
     /// Opens a stream and waits for the welcome. On a reconnect it first asks the coordinator which leases this session
@@ -141,7 +144,7 @@ impl Connector {
 
     /// A channel that connects when it is used, and again after a lost connection.
     pub(super) fn connect_lazy(&self) -> Channel {
-        self.endpoint.connect_lazy()
+        self.connector.connect_lazy(&self.endpoint)
     }
 
     pub(super) fn registration(&self) -> RegisterWorkerRequest {
@@ -149,7 +152,7 @@ impl Connector {
     }
 
     async fn client(&self) -> Result<WorkerSchedulerClient<Channel>, ConnectError> {
-        let channel = self.endpoint.connect().await.map_err(|error| {
+        let channel = self.connector.connect(&self.endpoint).await.map_err(|error| {
             // The innermost cause, such as a refused connection, is the most useful.
             let mut cause: &dyn std::error::Error = &error;
             while let Some(source) = cause.source() {
@@ -162,7 +165,7 @@ impl Connector {
 
     pub(super) fn request<T>(&self, message: T) -> Request<T> {
         let mut request = Request::new(message);
-        for (header, value) in &self.scope {
+        for (header, value) in &self.headers {
             request.metadata_mut().insert(*header, value.clone());
         }
         request

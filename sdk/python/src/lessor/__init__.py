@@ -8,6 +8,7 @@ program, with the same handlers. Workers do work, the coordinator decides the tr
 from __future__ import annotations
 
 from ._client import Client
+from ._credentials import Credentials
 from ._errors import LessorError, NoAnswer, Problem
 from ._failures import (
     Cancelled,
@@ -35,6 +36,7 @@ __all__ = [
     "Category",
     "Client",
     "Configuration",
+    "Credentials",
     "DataQuality",
     "Failure",
     "HistoryEvent",

@@ -9,6 +9,7 @@ from typing import Any, Iterable, Iterator, List, Mapping, Optional, Tuple, Unio
 from urllib.parse import urlencode
 
 from ._clock import now
+from ._credentials import Credentials
 from ._errors import LessorError, Problem
 from ._http import ANSWER_TIMEOUT_S, Answer, Transport, encode, segment
 from ._models import Backoff, HistoryEvent, Submit, Submitted, TaskInfo, TaskState
@@ -28,9 +29,10 @@ class Client:
         *,
         tenant: Optional[str] = None,
         workspace: Optional[str] = None,
+        credentials: Optional[Credentials] = None,
         retry_for_s: float = RETRY_FOR_S,
     ) -> None:
-        self._transport = Transport(url, tenant, workspace)
+        self._transport = Transport(url, tenant, workspace, credentials)
         self._retry_for_s = retry_for_s
 
     def submit(

@@ -11,6 +11,7 @@ import json
 import math
 import os
 import socket
+import ssl
 import threading
 import time
 from dataclasses import dataclass
@@ -18,9 +19,12 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, TypeVar
 from urllib.parse import quote, urlsplit
 
 from ._clock import now
+from ._credentials import Credentials
 from ._errors import NoAnswer, Problem
 from ._backoff import UNDECIDED, RetryBackoff
 
+# Bazel's names for the same port.
+_SCHEMES = {"http": "http", "https": "https", "grpc": "http", "grpcs": "https"}
 DEFAULT_URL = "http://127.0.0.1:8980"
 CONNECT_TIMEOUT_S = 5.0
 # How long the coordinator may take to answer, in addition to the wait that a request asks for.
@@ -91,18 +95,31 @@ class Transport:
     """The URL of the coordinator, the scope of the requests and the connections. Safe to share between threads."""
 
     def __init__(
-        self, url: Optional[str], tenant: Optional[str], workspace: Optional[str], *, is_scoped: bool = True
+        self,
+        url: Optional[str],
+        tenant: Optional[str],
+        workspace: Optional[str],
+        credentials: Optional[Credentials] = None,
+        *,
+        is_scoped: bool = True,
     ) -> None:
-        """Without a scope, task tokens carry it."""
+        """Without a scope, task tokens carry it, and no API key is sent."""
         self.url = url or os.environ.get("LESSOR_URL") or DEFAULT_URL
         parts = urlsplit(self.url if "://" in self.url else f"http://{self.url}")
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError(f"{self.url} is not the URL of a coordinator: http://HOST:PORT")
-        self._is_tls = parts.scheme == "https"
+        scheme = _SCHEMES.get(parts.scheme)
+        if scheme is None or not parts.hostname:
+            raise ValueError(f"{self.url} is not the URL of a coordinator: http://HOST:PORT or https://HOST:PORT")
+        if parts.username or parts.password:
+            raise ValueError("the URL of a coordinator must not contain a user name or password; use an API key")
+        credentials = credentials or Credentials()
+        self._tls: Optional[ssl.SSLContext] = credentials.ssl_context() if scheme == "https" else None
         self._host = parts.hostname
-        self._port = parts.port or (443 if self._is_tls else 80)
+        self._port = parts.port or (80 if self._tls is None else 443)
         self._base = parts.path.rstrip("/")
         self._headers: Dict[str, str] = {"content-type": "application/json", "user-agent": "lessor-python/0.1.0"}
+        authorization = credentials.authorization(scheme, self._host) if is_scoped else None
+        if authorization is not None:
+            self._headers["authorization"] = authorization
         for header, name, variable in (
             ("lessor-tenant", tenant, "LESSOR_TENANT"),
             ("lessor-workspace", workspace, "LESSOR_WORKSPACE"),
@@ -214,8 +231,11 @@ class Transport:
 
     def _connect(self, deadline: float) -> http.client.HTTPConnection:
         timeout_s = max(min(CONNECT_TIMEOUT_S, deadline - now()), 0.001)
-        kind = http.client.HTTPSConnection if self._is_tls else http.client.HTTPConnection
-        connection = kind(self._host, self._port, timeout=timeout_s)
+        connection: http.client.HTTPConnection
+        if self._tls is None:
+            connection = http.client.HTTPConnection(self._host, self._port, timeout=timeout_s)
+        else:
+            connection = http.client.HTTPSConnection(self._host, self._port, timeout=timeout_s, context=self._tls)
         connection.connect()
         return connection
 

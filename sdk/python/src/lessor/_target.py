@@ -16,6 +16,7 @@ from . import _signature
 from ._attempt import Attempt, Handler, OnOutcome, check_handler
 from ._clock import LeaseClock, now, parse_time
 from ._contract import CallbackContract
+from ._credentials import Credentials
 from ._drain import StopRequests, random_worker_id, release_all
 from ._http import Transport
 from ._task import logger
@@ -63,7 +64,8 @@ class Target:
     its own.
 
     With a `secret` (or several, while one is replaced), a dispatch that is not signed with it is refused.
-    `callback_url` is where the coordinator is called back, whatever the envelopes say.
+    `callback_url` is where the coordinator is called back, whatever the envelopes say; `credentials` has the CA and the
+    client certificate for that.
     """
 
     def __init__(
@@ -75,11 +77,13 @@ class Target:
         grace_ms: int = DEFAULT_GRACE_MS,
         worker_id: Optional[str] = None,
         callback_url: Optional[str] = None,
+        credentials: Optional[Credentials] = None,
         on_outcome: Optional[OnOutcome] = None,
     ) -> None:
         if concurrency < 1:
             raise ValueError(f"a target runs at least one handler at a time, not {concurrency}")
         check_handler(handler)
+        self._credentials = credentials
         self.worker_id = worker_id or random_worker_id()
         self._handler = handler
         self._secrets = _secrets(secret)
@@ -187,7 +191,7 @@ class Target:
         """The connection pool of a coordinator. A pool that is dropped here is still used by its running attempts."""
         transport = self._transports.get(url)
         if transport is None:
-            transport = Transport(url, None, None, is_scoped=False)
+            transport = Transport(url, None, None, self._credentials, is_scoped=False)
             self._transports[url] = transport
             if len(self._transports) > MAX_COORDINATORS:
                 self._transports.popitem(last=False)

@@ -12,6 +12,7 @@ from typing import Any, Callable, Dict, Mapping, Optional, TypeVar
 from ._attempt import RELEASE_TIMEOUT_S, Attempt, Handler, OnOutcome, check_handler
 from ._clock import LeaseClock, now
 from ._contract import LeaseContract
+from ._credentials import Credentials
 from ._drain import StopRequests, random_worker_id, release_all
 from ._http import Fault, Transport
 from ._poll import Poll
@@ -37,6 +38,7 @@ class Worker:
         *,
         tenant: Optional[str] = None,
         workspace: Optional[str] = None,
+        credentials: Optional[Credentials] = None,
         worker_id: Optional[str] = None,
         concurrency: int = 1,
         properties: Optional[Mapping[str, str]] = None,
@@ -47,7 +49,7 @@ class Worker:
         if concurrency < 1:
             raise ValueError(f"a worker runs at least one handler at a time, not {concurrency}")
         self.worker_id = worker_id or random_worker_id()
-        self._transport = Transport(url, tenant, workspace)
+        self._transport = Transport(url, tenant, workspace, credentials)
         self._concurrency = concurrency
         self._properties = properties
         self._wait_ms = wait_ms
