@@ -8,15 +8,15 @@ mod revoke;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use reqwest::Url;
+use lessor_sdk::protocol::Url;
 
-use super::connection::parse_url;
+use super::connection::{CredentialOptions, parse_url};
 use admin::Admin;
 
 #[derive(clap::Args)]
 #[command(
     arg_required_else_help = true,
-    after_help = "Needs an admin key in LESSOR_API_KEY. `lessor init` creates the first one. docs/security.md has the roles."
+    after_help = "Needs an admin key, by --api-key-file or in LESSOR_API_KEY. `lessor init` creates the first one. docs/security.md has the roles."
 )]
 pub(crate) struct Options {
     #[command(subcommand)]
@@ -30,6 +30,9 @@ pub(crate) struct Options {
     #[arg(long, global = true, help_heading = "Server", value_name = "URL", env = "LESSOR_URL")]
     #[arg(default_value = "http://127.0.0.1:8980", value_parser = parse_url)]
     url: Url,
+
+    #[command(flatten)]
+    credentials: CredentialOptions,
 }
 
 #[derive(clap::Subcommand)]
@@ -43,7 +46,7 @@ pub(crate) enum Command {
 }
 
 pub(crate) async fn run(options: &Options) -> Result<ExitCode> {
-    let admin = Admin::new(&options.url)?;
+    let admin = Admin::new(&options.url, options.credentials.clone())?;
     match &options.command {
         Command::Create(create) => create::run(create, &admin, options.json).await,
         Command::List(_) => list::run(&admin, options.json).await,
