@@ -1,4 +1,4 @@
-//! Who calls: the holder of an API key or of a token, with its tenants, roles and limits.
+//! The caller of a request: the holder of an API key or of a token, with its tenants, roles and limits.
 
 use std::convert::Infallible;
 use std::sync::Arc;

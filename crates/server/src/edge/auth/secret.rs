@@ -17,7 +17,7 @@ const ID_CHARS: usize = 2 * ID_BYTES;
 const SECRET_BYTES: usize = 32;
 const SECRET_CHARS: usize = 2 * SECRET_BYTES;
 /// Every key has exactly so many characters; anything else is not read at all.
-pub(super) const KEY_CHARS: usize = PREFIX.len() + ID_CHARS + 1 + SECRET_CHARS;
+const KEY_CHARS: usize = PREFIX.len() + ID_CHARS + 1 + SECRET_CHARS;
 
 /// A text that no log and no error may have. It prints as `***` and is wiped from memory when it is dropped.
 #[derive(Clone)]
