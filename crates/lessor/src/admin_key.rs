@@ -1,7 +1,7 @@
 //! The first admin keys, which no other key can create: `lessor init`, and the file of `auth.admin_key_file`.
 
 use std::io::{ErrorKind, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -59,15 +59,28 @@ pub(crate) async fn from_file(handle: &Handle, path: &Path) -> Result<()> {
         }
         Err(error) => return Err(error).with_context(|| format!("cannot read {shown}")),
     };
+    warn_if_readable(path);
     let keys = handle.keys().await?;
     if keys.iter().any(|stored| *stored.key.id == *made.id && stored.key.secret_hash == made.hash) {
         return Ok(());
     }
+    if keys.iter().any(|stored| *stored.key.id == *made.id) {
+        bail!("the key in {shown} has the id of another key; remove the file to get a new key in it");
+    }
+    tracing::warn!(path = %shown, key_id = made.id, "the key in the file is an admin key from now on");
     if let Some(earlier) = keys.iter().find(|stored| *stored.key.name == *FILE_KEY) {
         let command = RevokeKey { key_id: earlier.key.id.clone(), revoked_by: Arc::from(FILE_KEY) };
         handle.revoke_key(command).await?;
     }
     create(handle, FILE_KEY, &made, "auth.admin_key_file").await
+}
+
+/// Whoever reads the file is an admin.
+fn warn_if_readable(path: &Path) {
+    let mode = std::fs::metadata(path).map(|file| file.permissions().mode());
+    if mode.is_ok_and(|mode| mode & 0o077 != 0) {
+        tracing::warn!(path = %path.display(), "others can read the file with the admin key; `chmod 600` it");
+    }
 }
 
 /// Writes a key to a new file that only its owner can read.

@@ -18,7 +18,7 @@ create a further admin key in the same way, also when all others are lost.
 
 Example:
   export LESSOR_API_KEY=$(lessor init)
-  lessor up --auth keys --no-worker
+  lessor up --auth keys
   lessor key create --name ci --tenant default --role submitter
 
 Exit codes: 0 created, 1 failed, 3 data directory refused.")]
@@ -82,7 +82,12 @@ async fn create(options: &Options) -> Result<server::NewKey> {
         if let Some(path) = &options.key_file {
             admin_key::write(path, &made)?;
         }
-        admin_key::create(&running.handle, &options.name, &made, CREATED_BY).await
+        let created = admin_key::create(&running.handle, &options.name, &made, CREATED_BY).await;
+        if let (Err(_), Some(path)) = (&created, &options.key_file) {
+            // What it holds is no key.
+            let _ = std::fs::remove_file(path);
+        }
+        created
     };
     let created = created.await;
     running.stop().await?;

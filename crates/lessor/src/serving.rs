@@ -15,7 +15,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 
 use crate::banner::Execution;
-use crate::config::Config;
+use crate::config::{Config, Mode};
 use crate::data_dir::DataDir;
 use crate::stop_signals::StopSignals;
 use crate::worker::{Embedded, EmbeddedOptions, Instances};
@@ -81,8 +81,9 @@ async fn serve(config: Config, start: Start) -> Result<()> {
     let (path, ledger_options) = (data.path().to_owned(), ledger_backend::options(&config.data, &start)?);
     let start_options = coordinator_options(&config, cache_writer);
     // Its backend is tried while the ledger is replayed.
-    // Its connections need no TLS, for which it would need a certificate of its own.
-    let (in_process, connections_in_process) = tls.is_some().then(in_process::channel).unzip();
+    // Within the process it needs neither a certificate nor an API key.
+    let needs_credentials = tls.is_some() || config.auth.mode == Mode::Keys;
+    let (in_process, connections_in_process) = needs_credentials.then(in_process::channel).unzip();
     let opening = start.worker.map(|options| Embedded::open(&data, listening, in_process, options));
     let opening = opening.transpose()?;
     let started = tokio::task::spawn_blocking(move || -> Result<_> {

@@ -5,9 +5,7 @@ use std::net::SocketAddr;
 use anyhow::Result;
 use tracing::level_filters::LevelFilter;
 
-use crate::config::{
-    Auth, Capabilities, Config, Data, MIN_FREE_MIB, Metrics, Mode, Push, Server, Storage, Tls,
-};
+use crate::config::{Auth, Capabilities, Config, Data, MIN_FREE_MIB, Metrics, Push, Server, Storage, Tls};
 use crate::serving::{self, Start};
 use crate::worker::EmbeddedOptions;
 use crate::{address, logging};
@@ -71,12 +69,6 @@ pub(crate) struct Options {
 }
 
 pub(crate) fn run(options: Options) -> Result<()> {
-    if options.auth.mode == Mode::Keys && !options.no_worker {
-        anyhow::bail!(
-            "the worker inside this process has no API key: add --no-worker, and start `lessor worker daemon` with a key that \
-             has the role worker in LESSOR_API_KEY"
-        );
-    }
     let _log = logging::start(LevelFilter::INFO);
     let config = Config {
         server: Server {

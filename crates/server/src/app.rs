@@ -16,7 +16,7 @@ use crate::convert::lease_id::LeaseIds;
 use crate::convert::page_token::PageTokens;
 use crate::convert::task_token::TaskTokens;
 use crate::convert::{Code, Problem};
-use crate::edge::auth::{AuditLog, AuthMode, KeyTable};
+use crate::edge::auth::{AuditLog, AuthMode, Identity, KeyTable};
 use crate::edge::bodies::Bodies;
 use crate::edge::compute::Compute;
 use crate::edge::jwt::Issuers;
@@ -51,6 +51,7 @@ pub struct Inner {
     pub(crate) auth: AuthMode,
     pub(crate) keys: KeyTable,
     pub(crate) issuers: Issuers,
+    pub(crate) embedded_worker: Arc<Identity>,
     pub(crate) audit: AuditLog,
 }
 
@@ -129,6 +130,7 @@ impl App {
             auth,
             keys: KeyTable::default(),
             issuers,
+            embedded_worker: Arc::new(Identity::embedded_worker()),
             audit: AuditLog::default(),
         }))
     }

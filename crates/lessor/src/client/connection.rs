@@ -21,10 +21,10 @@ pub(crate) struct Connection {
     #[arg(default_value = "http://127.0.0.1:8980", value_parser = parse_url)]
     pub url: Url,
 
-    /// The tenant to act for
+    /// The tenant to act for [default: the first tenant of the API key, or `default` without a key]
     #[arg(long, global = true, help_heading = "Server", value_name = "NAME", env = "LESSOR_TENANT")]
-    #[arg(default_value = DEFAULT_SCOPE_NAME, value_parser = parse_scope_name)]
-    pub tenant: String,
+    #[arg(value_parser = parse_scope_name)]
+    pub tenant: Option<String>,
 
     /// The tenant's workspace to act in
     #[arg(long, global = true, help_heading = "Server", value_name = "NAME", env = "LESSOR_WORKSPACE")]

@@ -36,7 +36,7 @@ pub(super) struct Answer(protocol::Answer);
 
 impl Client {
     pub(super) fn new(connection: &Connection) -> anyhow::Result<Client> {
-        Client::in_scope(connection, &connection.tenant, &connection.workspace)
+        Client::in_scope(connection, connection.tenant.as_deref().unwrap_or_default(), &connection.workspace)
     }
 
     fn in_scope(connection: &Connection, tenant: &str, workspace: &str) -> anyhow::Result<Client> {

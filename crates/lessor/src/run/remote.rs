@@ -32,7 +32,7 @@ impl Remote {
     /// Checks that the server executes. Nothing is repeated here, because the server may never have been started.
     pub(super) async fn connect(options: &Options) -> Result<Remote, Error> {
         let url = options.connection.url.as_str().trim_end_matches('/').to_owned();
-        let tenant = Some(options.connection.tenant.clone());
+        let tenant = options.connection.tenant.clone();
         let usage = |error: &dyn std::fmt::Display| client::Error::Usage(error.to_string());
         let credentials = options.connection.credentials.clone().credentials();
         let connector = credentials.and_then(|credentials| credentials.connector(&options.connection.url));

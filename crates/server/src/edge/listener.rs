@@ -27,7 +27,7 @@ use tokio::time::{sleep, timeout};
 use crate::app::App;
 use crate::edge::connections::{Connections, Open};
 use crate::edge::guarded_io::Guarded;
-use crate::edge::operator::Ends;
+use crate::edge::operator::{Ends, InProcess};
 use crate::edge::requests::Requests;
 use crate::edge::stream::Stream;
 use crate::edge::tls::{self, PeerCertificate, Tls};
@@ -255,11 +255,15 @@ impl Server {
         };
         let Ok(local) = local else { return };
         let ends = Ends { peer, local };
+        let is_in_process = matches!(socket, Socket::InProcess(_));
         let Some((stream, certificate)) = self.establish(socket, peer, &open).await else { return };
         let stream = self.app.metrics.count_bytes(stream);
         let io = Guarded::new(TokioIo::new(stream), self.limits.max_header_read, self.limits.max_write_stall);
         let service = service_fn(|mut request| {
             request.extensions_mut().insert(ends);
+            if is_in_process {
+                request.extensions_mut().insert(InProcess);
+            }
             if self.tls.is_some() {
                 request.extensions_mut().insert(certificate.clone());
             }

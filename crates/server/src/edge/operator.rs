@@ -26,6 +26,10 @@ impl Ends {
     }
 }
 
+/// Marks the requests of the worker in this process.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct InProcess;
+
 /// Proves that a request is the operator's.
 pub(crate) struct Operator(Caller);
 

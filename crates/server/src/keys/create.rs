@@ -20,8 +20,8 @@ use crate::edge::{Fails, In, Out};
 
 /// Create an API key.
 ///
-/// Only an admin may do this. On a server without authentication only the operator may, from the machine of the server and
-/// without the headers of a tenant or a workspace.
+/// Only an admin may do this. A server without authentication creates no keys: whoever reaches it could make himself an admin of the
+/// time after it. `lessor init` creates the first key.
 #[utoipa::path(
     post,
     path = "/v1/keys",
@@ -39,6 +39,11 @@ pub(crate) async fn create(
     caller: Caller,
     In(request): In<CreateApiKey>,
 ) -> Result<Out<CreatedApiKey>, Problem> {
+    if caller.identity().is_none() {
+        let detail = "a server without authentication creates no keys, because everyone could; `lessor init` creates the first \
+                      one while the server does not run";
+        return Err(Problem::new(Code::OperatorOnly, detail));
+    }
     let made = NewKey::generate().map_err(|error| {
         tracing::error!(%error, "the system has no random numbers");
         Problem::new(Code::Internal, "the system has no random numbers")

@@ -1,8 +1,12 @@
 //! A server that admits holders of API keys only, and short ways to call it with a key.
 
+use std::sync::Arc;
+
+use authority::command::{CreateKey, CreateKeyAnswer};
+use authority::{ApiKey, Role};
 use reqwest::RequestBuilder;
 use serde_json::{Value, json};
-use server::{AuthMode, Limits, Options};
+use server::{AuthMode, Limits, NewKey, Options};
 use tempfile::TempDir;
 
 use crate::endpoints::content;
@@ -21,10 +25,24 @@ impl Guarded {
         let directory = tempfile::tempdir().unwrap();
         let open = Options { content: Some(content(directory.path())), ..Options::default() };
         let served = Served::start_with_options(Limits::default(), open.clone()).await;
-        let made = served.post("/v1/keys", json!({"name": "root", "roles": ["admin"]})).await;
-        assert_eq!(made.status, 201, "{made:?}");
+        let admin = NewKey::generate().unwrap();
+        let key = ApiKey {
+            id: (*admin.id).into(),
+            name: "root".into(),
+            tenants: Vec::new(),
+            roles: vec![Role::Admin],
+            queues: Vec::new(),
+            worker_prefix: None,
+            expires_at: None,
+            secret_hash: admin.hash,
+            created_by: "test".into(),
+        };
+        let created = served.running.handle.create_key(CreateKey { key: Arc::new(key) }).await.unwrap();
+        assert_eq!(created, CreateKeyAnswer::Created);
+        let by_anyone = served.post("/v1/keys", json!({"name": "x", "roles": ["admin"]})).await;
+        assert_eq!(by_anyone.status, 403, "{by_anyone:?}");
         let served = served.restarted_with(Options { auth: AuthMode::Keys, ..open }).await;
-        Guarded { served, admin: made.text("key"), _content: directory }
+        Guarded { served, admin: admin.text.expose().to_owned(), _content: directory }
     }
 
     /// Stops, and starts again on the same data.

@@ -9,7 +9,8 @@ use crate::client::show::{Output, note};
 
 #[derive(clap::Args)]
 #[command(after_help = "\
-When the command ends, the key is refused. The ledger keeps who revoked it, and when.
+When the command ends, the key is refused. The ledger keeps who revoked it, and when. The key in the file of auth.admin_key_file \
+becomes an admin key again at the next start: replace the file.
 
 Example:
   lessor key revoke ci")]
@@ -21,7 +22,8 @@ pub(crate) struct Options {
 
 pub(super) async fn run(options: &Options, admin: &Admin, json: bool) -> Result<()> {
     let list: ApiKeyList = admin.get(&["keys"]).await?.parse().map_err(Error::from)?;
-    let named = list.keys.iter().find(|key| key.name == options.key);
+    let by_id = list.keys.iter().find(|key| key.key_id == options.key);
+    let named = by_id.or_else(|| list.keys.iter().find(|key| key.name == options.key));
     let id = named.map_or(options.key.as_str(), |key| &key.key_id);
     let answer = admin.delete(&["keys", id]).await?;
     if json {

@@ -106,18 +106,18 @@ struct Sender<'a> {
     client: Client,
     name: &'static str,
     worker_id: &'a str,
-    tenant: &'a str,
+    tenant: Option<&'a str>,
 }
 
 impl<'a> Sender<'a> {
     fn new(name: &'static str, worker_id: &'a str, connection: &'a Connection) -> Result<Sender<'a>> {
         let client = Client::for_operator(connection)?;
-        Ok(Sender { client, name, worker_id, tenant: &connection.tenant })
+        Ok(Sender { client, name, worker_id, tenant: connection.tenant.as_deref() })
     }
 
     async fn send(&self, wait: bool, is_working: impl Fn(&Worker) -> bool) -> Result<Answer, Error> {
         let path = ["workers", self.worker_id, self.name];
-        let tenant = Some(self.tenant.to_owned());
+        let tenant = self.tenant.map(str::to_owned);
         let body = OrderWorker { tenant: tenant.clone(), wait_ms: None };
         let mut answer = self.client.post(&path, &body).await?;
         let mut told = None;

@@ -30,6 +30,8 @@ pub(crate) struct Identity {
     /// None for the holder of a token.
     key_id: Option<Arc<str>>,
     grants: Arc<Grants>,
+    /// Whether it may act for every tenant.
+    all_tenants: bool,
     expires_at: Option<Time>,
 }
 
@@ -41,13 +43,21 @@ impl Identity {
             queues: key.queues.clone(),
             worker_prefix: key.worker_prefix.clone(),
         };
-        let (name, key_id) = (key.name.clone(), Some(key.id.clone()));
-        Identity { name, key_id, grants: Arc::new(grants), expires_at: key.expires_at }
+        let all_tenants = grants.roles.contains(&Role::Admin);
+        let (name, key_id, expires_at) = (key.name.clone(), Some(key.id.clone()), key.expires_at);
+        Identity { name, key_id, grants: Arc::new(grants), all_tenants, expires_at }
+    }
+
+    /// The worker in the process of the server, which needs no credential and serves all tenants.
+    pub(crate) fn embedded_worker() -> Identity {
+        let grants = Arc::new(Grants { roles: vec![Role::Worker], ..Grants::default() });
+        Identity { name: "embedded worker".into(), key_id: None, grants, all_tenants: true, expires_at: None }
     }
 
     pub(super) fn of_token(token: &TokenIdentity) -> Identity {
         let (name, grants) = (token.name.clone(), token.grants.clone());
-        Identity { name, key_id: None, grants, expires_at: Some(token.expires_at) }
+        let all_tenants = grants.roles.contains(&Role::Admin);
+        Identity { name, key_id: None, grants, all_tenants, expires_at: Some(token.expires_at) }
     }
 
     pub(crate) fn name(&self) -> &Arc<str> {
@@ -84,7 +94,7 @@ impl Identity {
 
     /// Checks that it may act for a tenant.
     pub(crate) fn check_tenant(&self, tenant: &str) -> Result<(), Problem> {
-        let is_allowed = self.has(Role::Admin) || self.grants.tenants.iter().any(|mine| **mine == *tenant);
+        let is_allowed = self.all_tenants || self.grants.tenants.iter().any(|mine| **mine == *tenant);
         let detail = || format!("{} is not for the tenant {tenant}", self.holder());
         if is_allowed { Ok(()) } else { Err(Problem::new(Code::Forbidden, detail())) }
     }

@@ -21,6 +21,7 @@ use wire::TENANT_HEADER;
 use crate::app::App;
 use crate::convert::{Code, Problem, scope};
 use crate::edge::fallback::is_grpc;
+use crate::edge::operator::InProcess;
 use crate::edge::permissions::{self, Access, Call};
 pub(crate) use audit::AuditLog;
 use audit::Entry;
@@ -52,7 +53,7 @@ pub(crate) async fn layer(State(app): State<App>, mut request: Request, next: Ne
     let route = request.extensions().get::<MatchedPath>().cloned();
     let call =
         permissions::find(request.method(), request.uri().path(), route.as_ref().map(MatchedPath::as_str));
-    let (identity, admitted) = match authenticate(&app, request.headers(), call).await {
+    let (identity, admitted) = match authenticate(&app, &request, call).await {
         Ok(identity) => {
             let admitted = authorize(&mut request, call, identity.as_ref());
             (identity, admitted)
@@ -79,14 +80,25 @@ pub(crate) async fn layer(State(app): State<App>, mut request: Request, next: Ne
 }
 
 /// Who calls; none for a call that anyone may make.
-async fn authenticate(
-    app: &App,
-    headers: &HeaderMap,
+fn authenticate<'a>(
+    app: &'a App,
+    request: &'a Request,
     call: Option<&Call>,
-) -> Result<Option<Arc<Identity>>, Problem> {
-    if call.is_some_and(|call| matches!(call.access, Access::Anyone | Access::TaskToken)) {
-        return Ok(None);
+) -> impl Future<Output = Result<Option<Arc<Identity>>, Problem>> + Send + use<'a> {
+    // The body of a request cannot be shared between threads, so the future has the headers only.
+    let headers = request.headers();
+    let is_open = call.is_some_and(|call| matches!(call.access, Access::Anyone | Access::TaskToken));
+    let is_in_process = request.extensions().get::<InProcess>().is_some();
+    async move {
+        match (is_open, is_in_process) {
+            (true, _) => Ok(None),
+            (false, true) => Ok(Some(app.embedded_worker.clone())),
+            (false, false) => by_credential(app, headers).await.map(Some),
+        }
     }
+}
+
+async fn by_credential(app: &App, headers: &HeaderMap) -> Result<Arc<Identity>, Problem> {
     let refused = |detail: &str| Problem::new(Code::Unauthenticated, detail);
     let Some(credential) = credential::of(headers) else {
         return Err(refused(
@@ -98,12 +110,10 @@ async fn authenticate(
     // One answer for all, so that nobody learns which part of a key was right.
     let known = match credential {
         Ok(Credential::Key { id, hash }) => app.keys.find(&id, &hash, now),
-        Ok(Credential::Token(token)) => return of_token(app, token, now).await.map(Some),
+        Ok(Credential::Token(token)) => return of_token(app, token, now).await,
         Err(()) => None,
     };
-    known
-        .map(Some)
-        .ok_or_else(|| refused("the API key is not valid: it is malformed, unknown, revoked or expired"))
+    known.ok_or_else(|| refused("the API key is not valid: it is malformed, unknown, revoked or expired"))
 }
 
 /// The holder of a token. The log says what is wrong with one.
