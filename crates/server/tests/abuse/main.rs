@@ -19,3 +19,4 @@ mod permissions;
 mod remote;
 #[path = "../http/support/mod.rs"]
 mod support;
+mod tokens;
