@@ -22,7 +22,8 @@ impl Auditor {
             }
             (Read::Queues(_), Reply::Queues(_))
             | (Read::Workers(_), Reply::Workers(_))
-            | (Read::Worker { .. }, Reply::Worker(_)) => Ok(()),
+            | (Read::Worker { .. }, Reply::Worker(_))
+            | (Read::TenantLeases { .. }, Reply::Leases(_)) => Ok(()),
             (Read::Leases { scope, worker }, Reply::Leases(held)) => {
                 self.check_leases(asked, scope, worker, held)
             }
@@ -85,9 +86,10 @@ impl Auditor {
         worker: &Arc<str>,
         held: &[HeldLease],
     ) -> Result<(), String> {
-        for HeldLease { lease, session, contract } in held {
+        for HeldLease { lease, queue, session, contract } in held {
             let (task, model) = self.find(lease).ok_or("no durable record grants it")?;
             ensure(task.queue.scope == *scope && lease.scope == *scope, "it is another tenant's")?;
+            ensure(task.queue.name == *queue, "it is another queue's")?;
             ensure(model.worker == *worker && lease.worker == *worker, "it is another worker's")?;
             let same =
                 model.attempt == lease.attempt && model.session == *session && model.contract == *contract;

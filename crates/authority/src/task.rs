@@ -147,6 +147,8 @@ pub struct Dedup {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeldLease {
     pub lease: LeaseRef,
+    /// The name of the task's queue.
+    pub queue: Arc<str>,
     pub session: Option<Arc<str>>,
     pub contract: Option<Contract>,
 }

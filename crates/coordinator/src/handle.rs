@@ -125,6 +125,8 @@ impl Handle {
         decide(batch: Batch) => Request::Decide(batch) => Decided(Answers);
         /// What a worker holds.
         leases(scope: Scope, worker: Arc<str>) => Request::Read(Read::Leases { scope, worker }) => Leases(Vec<HeldLease>);
+        /// What a worker holds, in all workspaces of its tenant.
+        tenant_leases(tenant: Arc<str>, worker: Arc<str>) => Request::Read(Read::TenantLeases { tenant, worker }) => Leases(Vec<HeldLease>);
         /// A worker in all workspaces of its tenant; none if it is unknown.
         worker(tenant: Arc<str>, worker: Arc<str>) => Request::Read(Read::Worker { tenant, worker }) => Worker(Option<Box<TenantWorker>>);
         /// Carries out an order of the operator. After the answer to a drain, the worker is granted nothing.

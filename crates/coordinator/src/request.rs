@@ -140,6 +140,11 @@ pub enum Read {
         scope: Scope,
         worker: Arc<str>,
     },
+    /// What a worker holds, in all workspaces of its tenant.
+    TenantLeases {
+        tenant: Arc<str>,
+        worker: Arc<str>,
+    },
     /// A worker in all workspaces of its tenant.
     Worker {
         tenant: Arc<str>,

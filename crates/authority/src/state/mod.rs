@@ -269,14 +269,16 @@ impl State {
         mine.filter_map(|slot| {
             let task = self.tasks.at(slot);
             let lease = task.lease()?;
+            let queue = &self.queue_at(slot).key;
             let lease_ref = LeaseRef {
-                scope: self.queue_at(slot).key.scope.clone(),
+                scope: queue.scope.clone(),
                 worker: worker.clone(),
                 task: task.id,
                 attempt: task.attempt,
                 fencing_token: lease.fencing_token,
             };
-            Some(HeldLease { lease: lease_ref, session: lease.session.clone(), contract: lease.contract })
+            let (session, contract) = (lease.session.clone(), lease.contract);
+            Some(HeldLease { lease: lease_ref, queue: queue.name.clone(), session, contract })
         })
         .collect()
     }

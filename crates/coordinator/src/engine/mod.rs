@@ -294,6 +294,9 @@ impl<T: ReplyTo> Engine<T> {
             Read::Queues(scope) => Reply::Queues(self.state.queue_views(&scope)),
             Read::Workers(scope) => Reply::Workers(self.registry.view(&scope, &self.state, now)),
             Read::Leases { scope, worker } => Reply::Leases(self.state.leases_held(&scope, &worker)),
+            Read::TenantLeases { tenant, worker } => {
+                Reply::Leases(self.state.leases_in_tenant(&tenant, &worker))
+            }
             Read::Worker { tenant, worker } => {
                 Reply::Worker(self.registry.worker(&tenant, &worker, &self.state, now).map(Box::new))
             }

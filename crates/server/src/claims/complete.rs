@@ -6,6 +6,7 @@ use super::refusal::Refusal;
 use super::token;
 use crate::convert::report_details::Details;
 use crate::convert::{Problem, Scoped, report};
+use crate::edge::auth::Caller;
 use crate::edge::{Fails, In, Out};
 
 /// Report that a job is done.
@@ -26,10 +27,11 @@ use crate::edge::{Fails, In, Out};
 )]
 pub(crate) async fn complete(
     call: Result<Scoped, Problem>,
+    caller: Caller,
     body: Result<In<CompleteJob>, Problem>,
 ) -> Result<Out<JobCompleted>, Refusal<true>> {
     let (call, In(body)) = (call?, body?);
-    let lease = token::lease(&call, &body.worker_id, &body.job_id, &body.lease_token)?;
+    let lease = token::lease(&call, &caller, &body.worker_id, &body.job_id, &body.lease_token).await?;
     token::check_report(&lease, &body.attempt_id, body.stream.as_deref(), body.message_id.as_deref())?;
     let report = report::completion(lease, "result", body.result, Details::default())?;
     report::committed(call.app.complete(report).await?)?;

@@ -8,6 +8,7 @@ use super::token;
 use crate::convert::names::{reported_message, reported_name};
 use crate::convert::report_details::Details;
 use crate::convert::{Problem, Scoped, report, to_timestamp};
+use crate::edge::auth::Caller;
 use crate::edge::{Fails, In, Out};
 
 /// Report that a job failed.
@@ -26,10 +27,11 @@ use crate::edge::{Fails, In, Out};
 )]
 pub(crate) async fn fail(
     call: Result<Scoped, Problem>,
+    caller: Caller,
     body: Result<In<FailJob>, Problem>,
 ) -> Result<Out<JobFailed>, Refusal<true>> {
     let (call, In(body)) = (call?, body?);
-    let lease = token::lease(&call, &body.worker_id, &body.job_id, &body.lease_token)?;
+    let lease = token::lease(&call, &caller, &body.worker_id, &body.job_id, &body.lease_token).await?;
     token::check_report(&lease, &body.attempt_id, body.stream.as_deref(), body.message_id.as_deref())?;
     let error = &body.error;
     // The contract knows no categories; this is the one that another attempt may help by default.

@@ -6,6 +6,7 @@ use wire::{ClaimProblem, HeartbeatJob, JobHeartbeat, Verdict};
 use super::refusal::Refusal;
 use super::token;
 use crate::convert::{Code, Problem, Scoped, to_timestamp};
+use crate::edge::auth::Caller;
 use crate::edge::{Fails, In, Out};
 
 /// Keep a lease alive.
@@ -24,10 +25,11 @@ use crate::edge::{Fails, In, Out};
 )]
 pub(crate) async fn heartbeat(
     call: Result<Scoped, Problem>,
+    caller: Caller,
     body: Result<In<HeartbeatJob>, Problem>,
 ) -> Result<Out<JobHeartbeat>, Refusal> {
     let (call, In(body)) = (call?, body?);
-    let lease = token::lease(&call, &body.worker_id, &body.job_id, &body.lease_token)?;
+    let lease = token::lease(&call, &caller, &body.worker_id, &body.job_id, &body.lease_token).await?;
     match call.app.handle.heartbeat(ExtendLease { lease }, None).await? {
         ExtendAnswer::Extended { expires_at, cancel } => Ok(Out::ok(JobHeartbeat {
             ok: true,

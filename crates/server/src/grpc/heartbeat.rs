@@ -1,9 +1,10 @@
 //! ReportHeartbeat: a worker is alive and extends its leases. The stream parses its heartbeats here too.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use authority::command::{ExtendAnswer, ExtendLease};
-use authority::{Answer, LeaseRef, Rejection, Scope};
+use authority::{Answer, HeldLease, LeaseRef, Position, Rejection, Scope};
 use coordinator::{Batch, BatchItem, Liveness};
 use prost::Message;
 use tonic::Status;
@@ -22,6 +23,9 @@ pub(super) const MAX_NAMED_LEASES: usize = 1_000;
 /// Most bytes of an answer that are about leases; the rest is for its other fields.
 const MAX_TOLD_BYTES: usize = MAX_SENT_MESSAGE_BYTES - 1_024;
 
+/// Leases that a caller may not touch, each with the reason.
+pub(super) type ForeignLeases = HashMap<Position, Problem>;
+
 pub(super) async fn heartbeat(
     app: &App,
     scope: Scope,
@@ -34,9 +38,10 @@ pub(super) async fn heartbeat(
     let registry = app.handle.registry();
     let liveness = registry.record_status(&session.scope, &session.worker, session.id.as_ref(), said, now);
     let leases = if request.leases.is_empty() {
-        extend_all(&session).await?
+        extend_all(&session, caller).await?
     } else {
-        extend(app, &session.scope, &session.worker, &request.leases).await?
+        let foreign = foreign_leases(&session, caller).await?;
+        extend(app, &session.scope, &session.worker, &request.leases, &foreign).await?
     };
     Ok(HeartbeatResponse {
         should_shutdown: matches!(liveness, Liveness::Superseded | Liveness::Stopping),
@@ -46,15 +51,30 @@ pub(super) async fn heartbeat(
     })
 }
 
-/// Extends the leases that are named. What is wrong with one of them does not touch the others.
+/// What the worker holds outside of the caller's queues, each lease with the reason for its refusal.
+async fn foreign_leases(session: &Session, caller: &Caller) -> Result<ForeignLeases, Problem> {
+    if !caller.has_queue_limit() {
+        return Ok(ForeignLeases::new());
+    }
+    let held = session.app.handle.leases(session.scope.clone(), session.worker.clone()).await?;
+    let refusal = |held: HeldLease| {
+        caller.check_queues([&*held.queue]).err().map(|problem| (held.lease.fencing_token, problem))
+    };
+    Ok(held.into_iter().filter_map(refusal).collect())
+}
+
+/// Extends the leases that are named, except those that the caller may not touch. What is wrong with one of them does not
+/// touch the others.
 pub(super) async fn extend(
     app: &App,
     scope: &Scope,
     worker: &Arc<str>,
     beats: &[LeaseHeartbeat],
+    foreign: &ForeignLeases,
 ) -> Result<Vec<LeaseStatus>, Problem> {
     let mut items = Batch::with_capacity(beats.len());
-    let parsed: Vec<_> = beats.iter().map(|beat| parse(app, scope, worker, beat, &mut items)).collect();
+    let parse = |beat| parse(app, scope, worker, beat, foreign, &mut items);
+    let parsed: Vec<_> = beats.iter().map(parse).collect();
     let mut answers = decide(app, items).await?.into_iter();
     let statuses = beats.iter().zip(parsed).map(|(beat, parsed)| match parsed {
         Ok(lease) => to_proto(beat.lease_id.clone(), &lease, answers.next()),
@@ -88,8 +108,10 @@ pub(super) fn undecided(beats: Vec<LeaseHeartbeat>, problem: &Problem) -> Vec<Le
 }
 
 /// Extends all leases of the session or, if it has no name, all that the worker obtained by LeaseTask (C8, C17). If their statuses do not fit into a message, those that should stop come first.
-async fn extend_all(session: &Session) -> Result<Vec<LeaseStatus>, Problem> {
+async fn extend_all(session: &Session, caller: &Caller) -> Result<Vec<LeaseStatus>, Problem> {
     let (app, mut held) = (&session.app, session.held().await?);
+    // The ids of other leases are not the caller's to learn: a worker's name proves nothing.
+    held.retain(|held| caller.check_queues([&*held.queue]).is_ok());
     // The worker may not know that its completion decided nothing: the lease must not live forever.
     held.retain(|held| !app.is_completion_refused(&held.lease));
     let beat = |lease: &LeaseRef| BatchItem::Heartbeat {
@@ -134,9 +156,13 @@ fn parse(
     scope: &Scope,
     worker: &Arc<str>,
     beat: &LeaseHeartbeat,
+    foreign: &ForeignLeases,
     items: &mut Batch,
 ) -> Result<LeaseRef, Problem> {
     let lease = reference(app, scope, &beat.lease_id, worker, None)?;
+    if let Some(problem) = foreign.get(&lease.fencing_token) {
+        return Err(problem.clone());
+    }
     let progress = report::progress(app, "progress_pct", beat.progress_pct, given(&beat.message))?;
     items.push(BatchItem::Heartbeat { extend: ExtendLease { lease: lease.clone() }, progress });
     Ok(lease)

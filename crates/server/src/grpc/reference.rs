@@ -14,6 +14,7 @@ use crate::convert::lease_id::reference;
 use crate::convert::missing_task::missing_task;
 use crate::convert::names::name;
 use crate::convert::{Code, Problem, parse_task_id};
+use crate::edge::auth::Caller;
 
 pub(super) fn by_lease_id(
     app: &App,
@@ -35,6 +36,7 @@ pub(super) fn by_lease_id(
 pub(super) async fn by_grants(
     app: &App,
     scope: &Scope,
+    caller: &Caller,
     report: &UpdateTaskStatusRequest,
 ) -> Result<LeaseRef, Status> {
     let worker = name("worker_id", &report.worker_id)?;
@@ -43,6 +45,7 @@ pub(super) async fn by_grants(
     let Some(detail) = app.handle.task(scope.clone(), task).await.map_err(Problem::from)? else {
         return Err(missing_task(app, scope, task).await.on_report().into());
     };
+    caller.check_queues([&*detail.view.queue.name]).map_err(Problem::on_report)?;
     let reference = |(attempt, fencing_token): (u32, Position)| LeaseRef {
         scope: scope.clone(),
         worker: worker.clone(),

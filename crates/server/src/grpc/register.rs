@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use authority::command::{ReleaseLease, StartSession};
 use authority::event::ReleaseCause;
-use authority::{Command, Properties, Scope};
+use authority::{Command, Contract, Properties, Scope};
 use coordinator::{BatchItem, Registration};
 use tonic::Status;
 use wire::grpc::{
@@ -18,7 +18,7 @@ use super::session::Session;
 use super::values::{optional_name, span};
 use crate::app::App;
 use crate::convert::names::{self, name};
-use crate::convert::{Problem, grpc_status};
+use crate::convert::{Code, Problem, grpc_status};
 use crate::edge::auth::Caller;
 
 /// Makes a worker known, and gives back what its earlier sessions held. In this order, so that those are leased nothing
@@ -36,6 +36,7 @@ pub(super) async fn register(
     let session = registration.session.clone();
     let _turn = app.grpc.turn(scope, &worker).await;
     check_address(app, scope, &worker, session.as_ref(), peer)?;
+    check_leases(app, scope, caller, &worker).await?;
     let is_start = app.handle.registry().register(scope, &worker, registration, app.handle.now());
     match session {
         Some(session) => {
@@ -67,6 +68,7 @@ pub(super) async fn unregister(
 ) -> Result<UnregisterWorkerResponse, Status> {
     let session = Session::parse(app, scope, caller, &request.worker_id, &request.session_id)?;
     check_address(app, &session.scope, &session.worker, session.id.as_ref(), peer)?;
+    check_leases(app, &session.scope, caller, &session.worker).await?;
     // First, so that it is offered nothing between its last lease and its end.
     app.handle.registry().unregister(&session.scope, &session.worker, session.id.as_ref(), app.handle.now());
     let released_leases = release_held(&session, ReleaseCause::Worker).await?;
@@ -101,6 +103,25 @@ fn check_address(
         let tenant = &scope.tenant;
         tracing::error!(%worker, %tenant, address = ?peer, "worker refused: it is registered from another address");
         return Err(grpc_status::registered_elsewhere(worker));
+    }
+    Ok(())
+}
+
+/// A key that is limited to some queues may not replace or end a worker that holds leases of others: they go with it, in all
+/// workspaces of the tenant. Leases of contracts without registration stay, whoever registers.
+async fn check_leases(app: &App, scope: &Scope, caller: &Caller, worker: &Arc<str>) -> Result<(), Problem> {
+    if !caller.has_queue_limit() {
+        return Ok(());
+    }
+    let held = app.handle.tenant_leases(scope.tenant.clone(), worker.clone()).await?;
+    let mut registered =
+        held.iter().filter(|held| held.session.is_some() || held.contract == Some(Contract::Scheduler));
+    if registered.any(|held| caller.check_queues([&*held.queue]).is_err()) {
+        let detail = format!(
+            "the worker {worker} holds leases of queues that the key is not for: give this worker another name, or wait until \
+             those leases are over"
+        );
+        return Err(Problem::new(Code::Forbidden, detail));
     }
     Ok(())
 }

@@ -21,16 +21,21 @@ use crate::convert::names::reported_message;
 use crate::convert::report_details::Details;
 use crate::convert::task_json::{not_json, parse_json};
 use crate::convert::{Code, Problem, content, report};
+use crate::edge::auth::Caller;
 
 pub(super) async fn update(
     app: &App,
     scope: &Scope,
+    caller: &Caller,
     request: &UpdateTaskStatusRequest,
 ) -> Result<UpdateTaskStatusResponse, Status> {
     let lease = if request.lease_id.is_empty() {
-        reference::by_grants(app, scope, request).await?
+        reference::by_grants(app, scope, caller, request).await?
     } else {
-        reference::by_lease_id(app, scope, &request.worker_id, request).map_err(Problem::on_report)?
+        let lease = reference::by_lease_id(app, scope, &request.worker_id, request);
+        let lease = lease.map_err(Problem::on_report)?;
+        caller.check_held(&app.handle, &lease).await.map_err(Problem::on_report)?;
+        lease
     };
     let decided = async {
         let mut batch = Batch::new();

@@ -44,7 +44,7 @@ calls! {
         |app, scope, caller, request| lease::lease(app, scope, &caller, &request).await;
     update_task_status(UpdateTaskStatusRequest) -> UpdateTaskStatusResponse = |app, scope, caller, request| {
         caller.check_worker(&request.get_ref().worker_id)?;
-        report::update(app, &scope, request.get_ref()).await
+        report::update(app, &scope, &caller, request.get_ref()).await
     };
     report_heartbeat(HeartbeatRequest) -> HeartbeatResponse =
         |app, scope, caller, request| heartbeat::heartbeat(app, scope, &caller, request.get_ref()).await;

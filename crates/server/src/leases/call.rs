@@ -7,12 +7,20 @@ use wire::ReportAnswer;
 use crate::convert::lease_id::reference;
 use crate::convert::task_json::state_to_wire;
 use crate::convert::{Problem, ScopedPath, report, to_timestamp};
+use crate::edge::auth::Caller;
 use crate::edge::{Out, failures};
 
 impl ScopedPath {
-    /// The lease, if it is this worker's and, where the worker says, this task's.
-    pub(super) fn lease(&self, worker_id: &str, task_id: Option<&str>) -> Result<LeaseRef, Problem> {
-        reference(&self.app, &self.scope, &self.id, worker_id, task_id)
+    /// The lease, if it is this worker's and, where the worker says, this task's, in a queue of the caller's.
+    pub(super) async fn lease(
+        &self,
+        caller: &Caller,
+        worker_id: &str,
+        task_id: Option<&str>,
+    ) -> Result<LeaseRef, Problem> {
+        let lease = reference(&self.app, &self.scope, &self.id, worker_id, task_id)?;
+        caller.check_held(&self.app.handle, &lease).await?;
+        Ok(lease)
     }
 }
 

@@ -5,6 +5,7 @@ use wire::ReportAnswer;
 use super::call::{ReportFails, answer};
 use crate::convert::report_details::Details;
 use crate::convert::{Problem, ReportProblem, ScopedPath, report};
+use crate::edge::auth::Caller;
 use crate::edge::{In, Out};
 
 /// Report that an attempt is done.
@@ -24,10 +25,11 @@ use crate::edge::{In, Out};
 )]
 pub(crate) async fn complete(
     call: Result<ScopedPath, Problem>,
+    caller: Caller,
     body: Result<In<wire::ReportCompletion>, Problem>,
 ) -> Result<Out<ReportAnswer>, ReportProblem> {
     let (call, In(body)) = (call?, body?);
-    let lease = call.lease(&body.worker_id, body.task_id.as_deref())?;
+    let lease = call.lease(&caller, &body.worker_id, body.task_id.as_deref()).await?;
     let details = Details { metrics: body.metrics.as_ref(), ..Details::default() };
     let report = report::completion(lease, "result", body.result, details)?;
     Ok(answer(call.app.complete(report).await?)?)

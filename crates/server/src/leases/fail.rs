@@ -8,6 +8,7 @@ use crate::convert::names::{reported_message, reported_name};
 use crate::convert::report_details::Details;
 use crate::convert::task_json::category_from_wire;
 use crate::convert::{Problem, ReportProblem, ScopedPath, report};
+use crate::edge::auth::Caller;
 use crate::edge::{In, Out};
 
 /// Report that an attempt failed.
@@ -25,10 +26,11 @@ use crate::edge::{In, Out};
 )]
 pub(crate) async fn fail(
     call: Result<ScopedPath, Problem>,
+    caller: Caller,
     body: Result<In<wire::ReportFailure>, Problem>,
 ) -> Result<Out<ReportAnswer>, ReportProblem> {
     let (call, In(body)) = (call?, body?);
-    let lease = call.lease(&body.worker_id, body.task_id.as_deref())?;
+    let lease = call.lease(&caller, &body.worker_id, body.task_id.as_deref()).await?;
     let details = Details {
         metrics: body.metrics.as_ref(),
         stack_trace: body

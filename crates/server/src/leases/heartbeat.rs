@@ -5,6 +5,7 @@ use authority::command::{ExtendAnswer, ExtendLease};
 use wire::HeartbeatAnswer;
 
 use crate::convert::{Code, Problem, ScopedPath, report, to_timestamp};
+use crate::edge::auth::Caller;
 use crate::edge::{Fails, In, Out};
 
 /// Keep a lease alive.
@@ -22,9 +23,10 @@ use crate::edge::{Fails, In, Out};
 )]
 pub(crate) async fn heartbeat(
     call: ScopedPath,
+    caller: Caller,
     In(body): In<wire::Heartbeat>,
 ) -> Result<Out<HeartbeatAnswer>, Problem> {
-    let lease = call.lease(&body.worker_id, body.task_id.as_deref())?;
+    let lease = call.lease(&caller, &body.worker_id, body.task_id.as_deref()).await?;
     let app = &call.app;
     let progress = report::progress(app, "progressPct", body.progress_pct, body.message.as_deref())?;
     match app.handle.heartbeat(ExtendLease { lease }, progress).await? {

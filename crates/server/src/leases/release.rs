@@ -7,6 +7,7 @@ use wire::Released;
 use super::call::ReportFails;
 use crate::convert::task_json::state_to_wire;
 use crate::convert::{Problem, ReportProblem, ScopedPath};
+use crate::edge::auth::Caller;
 use crate::edge::{In, Out};
 
 /// Give a lease back.
@@ -20,10 +21,11 @@ use crate::edge::{In, Out};
 )]
 pub(crate) async fn release(
     call: Result<ScopedPath, Problem>,
+    caller: Caller,
     body: Result<In<wire::ReleaseLease>, Problem>,
 ) -> Result<Out<Released>, ReportProblem> {
     let (call, In(body)) = (call?, body?);
-    let lease = call.lease(&body.worker_id, body.task_id.as_deref())?;
+    let lease = call.lease(&caller, &body.worker_id, body.task_id.as_deref()).await?;
     match call.app.handle.release(ReleaseLease { lease, cause: ReleaseCause::Worker }).await? {
         ReleaseAnswer::Over(after) => Ok(Out::ok(Released { state: state_to_wire(after) })),
         ReleaseAnswer::Rejected(why) => Err(why.into()),

@@ -14,6 +14,7 @@ mod guarded;
 mod hostile_keys;
 mod http_bodies;
 mod http_heads;
+mod key_limits;
 mod peer;
 mod permissions;
 mod remote;

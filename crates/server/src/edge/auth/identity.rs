@@ -4,10 +4,11 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use authority::command::LeaseTasks;
-use authority::{ApiKey, Role, Time};
+use authority::{ApiKey, LeaseRef, Role, Time};
 use axum::extract::FromRequestParts;
 use axum::http::Extensions;
 use axum::http::request::Parts;
+use coordinator::Handle;
 use wire::DEFAULT_SCOPE_NAME;
 
 use crate::convert::{Code, Problem};
@@ -113,9 +114,14 @@ impl Caller {
         self.0.as_ref()
     }
 
-    /// Checks that it may submit to these queues, lease from them or configure them.
+    /// Whether it may act on some queues only.
+    pub(crate) fn has_queue_limit(&self) -> bool {
+        self.0.as_ref().is_some_and(|identity| !identity.grants.queues.is_empty())
+    }
+
+    /// Checks that it may submit to these queues, lease from them, report on their tasks or configure them.
     pub(crate) fn check_queues<'a>(&self, queues: impl IntoIterator<Item = &'a str>) -> Result<(), Problem> {
-        let Some(identity) = self.0.as_ref().filter(|identity| !identity.grants.queues.is_empty()) else {
+        let Some(identity) = self.0.as_ref().filter(|_| self.has_queue_limit()) else {
             return Ok(());
         };
         let is_foreign = |queue: &&str| identity.grants.queues.iter().all(|mine| **mine != **queue);
@@ -132,6 +138,18 @@ impl Caller {
     pub(crate) fn check_lease(&self, lease: &LeaseTasks) -> Result<(), Problem> {
         self.check_worker(&lease.worker)?;
         self.check_queues(lease.queues.iter().map(|queue| &**queue))
+    }
+
+    /// Checks that it may report on a lease: the id of a lease does not admit to another queue.
+    pub(crate) async fn check_held(&self, handle: &Handle, lease: &LeaseRef) -> Result<(), Problem> {
+        if !self.has_queue_limit() {
+            return Ok(());
+        }
+        match handle.task(lease.scope.clone(), lease.task).await? {
+            Some(detail) => self.check_queues([&*detail.view.queue.name]),
+            // Nothing can be decided about a task that is unknown, and the answer says so.
+            None => Ok(()),
+        }
     }
 
     /// Checks that it may act as a worker of this name.

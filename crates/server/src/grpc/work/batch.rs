@@ -67,7 +67,9 @@ impl Batch {
         let leases = if self.heartbeats.is_empty() {
             Vec::new()
         } else {
-            match heartbeat::extend(&app, &scope, &worker, &self.heartbeats).await {
+            // A stream leases from queues of its caller only, and is told the ids of no other leases.
+            let foreign = heartbeat::ForeignLeases::new();
+            match heartbeat::extend(&app, &scope, &worker, &self.heartbeats, &foreign).await {
                 Ok(leases) => leases,
                 Err(problem) => heartbeat::undecided(self.heartbeats, &problem),
             }
