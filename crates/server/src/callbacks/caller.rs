@@ -1,5 +1,7 @@
 //! Authenticates callbacks: the task token is verified before anything else in the request.
 
+use std::sync::Arc;
+
 use authority::LeaseRef;
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
@@ -10,6 +12,7 @@ use super::refusal::Refusal;
 use crate::app::App;
 use crate::convert::scope;
 use crate::convert::task_token::Claims;
+use crate::edge::auth::Admitted;
 use crate::edge::{InPath, failures};
 
 pub(crate) struct Caller {
@@ -23,6 +26,17 @@ impl FromRequestParts<App> for Caller {
     type Rejection = Refusal;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Caller, Refusal> {
+        let caller = Caller::verify(parts, app).await;
+        let refusal = caller.as_ref().err().filter(|refusal| refusal.is_invalid_token());
+        if let Some((_, admitted)) = refusal.zip(parts.extensions.get::<Arc<Admitted>>()) {
+            admitted.deny("invalid_token");
+        }
+        caller
+    }
+}
+
+impl Caller {
+    async fn verify(parts: &mut Parts, app: &App) -> Result<Caller, Refusal> {
         let token = bearer(&parts.headers).ok_or_else(Refusal::invalid_token)?;
         let key_ring = app.task_tokens.key_ring_if_any(&app.handle).await?;
         let verified = key_ring.and_then(|key_ring| key_ring.verify(token, app.handle.now()));

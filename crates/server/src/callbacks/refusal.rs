@@ -22,6 +22,10 @@ impl Refusal {
         Refusal { status, body: Box::new(body) }
     }
 
+    pub(super) fn is_invalid_token(&self) -> bool {
+        self.status == StatusCode::UNAUTHORIZED
+    }
+
     pub(crate) fn attempt_mismatch(expected: u32, received: u32) -> Refusal {
         let message = format!("The task is at attempt {expected}; attempt {received} is over or not its own");
         let mut refusal = Refusal::new(StatusCode::CONFLICT, "attempt_mismatch", message);

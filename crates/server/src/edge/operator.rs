@@ -40,7 +40,7 @@ impl Operator {
             return Ok(Arc::from(named.unwrap_or(DEFAULT_SCOPE_NAME)));
         };
         let tenant = named.unwrap_or_else(|| identity.first_tenant());
-        identity.check_tenant(tenant)?;
+        self.0.check_tenant(tenant)?;
         Ok(Arc::from(tenant))
     }
 }

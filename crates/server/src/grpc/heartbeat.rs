@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use authority::command::{ExtendAnswer, ExtendLease};
-use authority::{Answer, HeldLease, LeaseRef, Position, Rejection, Scope};
+use authority::{Answer, LeaseRef, Position, Rejection, Scope};
 use coordinator::{Batch, BatchItem, Liveness};
 use prost::Message;
 use tonic::Status;
@@ -23,8 +23,29 @@ pub(super) const MAX_NAMED_LEASES: usize = 1_000;
 /// Most bytes of an answer that are about leases; the rest is for its other fields.
 const MAX_TOLD_BYTES: usize = MAX_SENT_MESSAGE_BYTES - 1_024;
 
-/// Leases that a caller may not touch, each with the reason.
-pub(super) type ForeignLeases = HashMap<Position, Problem>;
+/// The queues of what a worker holds, for a caller that may act on some queues only.
+#[derive(Default)]
+pub(super) struct HeldQueues {
+    caller: Caller,
+    queues: HashMap<Position, Arc<str>>,
+}
+
+impl HeldQueues {
+    async fn of(session: &Session, caller: &Caller) -> Result<HeldQueues, Problem> {
+        if !caller.has_queue_limit() {
+            return Ok(HeldQueues::default());
+        }
+        let held = session.app.handle.leases(session.scope.clone(), session.worker.clone()).await?;
+        let queues = held.into_iter().map(|held| (held.lease.fencing_token, held.queue)).collect();
+        Ok(HeldQueues { caller: caller.clone(), queues })
+    }
+
+    /// Nothing can be done under a lease that is not held, so it is not checked.
+    fn check(&self, lease: &LeaseRef) -> Result<(), Problem> {
+        let queue = self.queues.get(&lease.fencing_token);
+        queue.map_or(Ok(()), |queue| self.caller.check_queues([&**queue]))
+    }
+}
 
 pub(super) async fn heartbeat(
     app: &App,
@@ -40,8 +61,8 @@ pub(super) async fn heartbeat(
     let leases = if request.leases.is_empty() {
         extend_all(&session, caller).await?
     } else {
-        let foreign = foreign_leases(&session, caller).await?;
-        extend(app, &session.scope, &session.worker, &request.leases, &foreign).await?
+        let queues = HeldQueues::of(&session, caller).await?;
+        extend(app, &session.scope, &session.worker, &request.leases, &queues).await?
     };
     Ok(HeartbeatResponse {
         should_shutdown: matches!(liveness, Liveness::Superseded | Liveness::Stopping),
@@ -51,18 +72,6 @@ pub(super) async fn heartbeat(
     })
 }
 
-/// What the worker holds outside of the caller's queues, each lease with the reason for its refusal.
-async fn foreign_leases(session: &Session, caller: &Caller) -> Result<ForeignLeases, Problem> {
-    if !caller.has_queue_limit() {
-        return Ok(ForeignLeases::new());
-    }
-    let held = session.app.handle.leases(session.scope.clone(), session.worker.clone()).await?;
-    let refusal = |held: HeldLease| {
-        caller.check_queues([&*held.queue]).err().map(|problem| (held.lease.fencing_token, problem))
-    };
-    Ok(held.into_iter().filter_map(refusal).collect())
-}
-
 /// Extends the leases that are named, except those that the caller may not touch. What is wrong with one of them does not
 /// touch the others.
 pub(super) async fn extend(
@@ -70,10 +79,10 @@ pub(super) async fn extend(
     scope: &Scope,
     worker: &Arc<str>,
     beats: &[LeaseHeartbeat],
-    foreign: &ForeignLeases,
+    queues: &HeldQueues,
 ) -> Result<Vec<LeaseStatus>, Problem> {
     let mut items = Batch::with_capacity(beats.len());
-    let parse = |beat| parse(app, scope, worker, beat, foreign, &mut items);
+    let parse = |beat| parse(app, scope, worker, beat, queues, &mut items);
     let parsed: Vec<_> = beats.iter().map(parse).collect();
     let mut answers = decide(app, items).await?.into_iter();
     let statuses = beats.iter().zip(parsed).map(|(beat, parsed)| match parsed {
@@ -111,7 +120,7 @@ pub(super) fn undecided(beats: Vec<LeaseHeartbeat>, problem: &Problem) -> Vec<Le
 async fn extend_all(session: &Session, caller: &Caller) -> Result<Vec<LeaseStatus>, Problem> {
     let (app, mut held) = (&session.app, session.held().await?);
     // The ids of other leases are not the caller's to learn: a worker's name proves nothing.
-    held.retain(|held| caller.check_queues([&*held.queue]).is_ok());
+    held.retain(|held| caller.may_use(&held.queue));
     // The worker may not know that its completion decided nothing: the lease must not live forever.
     held.retain(|held| !app.is_completion_refused(&held.lease));
     let beat = |lease: &LeaseRef| BatchItem::Heartbeat {
@@ -156,13 +165,11 @@ fn parse(
     scope: &Scope,
     worker: &Arc<str>,
     beat: &LeaseHeartbeat,
-    foreign: &ForeignLeases,
+    queues: &HeldQueues,
     items: &mut Batch,
 ) -> Result<LeaseRef, Problem> {
     let lease = reference(app, scope, &beat.lease_id, worker, None)?;
-    if let Some(problem) = foreign.get(&lease.fencing_token) {
-        return Err(problem.clone());
-    }
+    queues.check(&lease)?;
     let progress = report::progress(app, "progress_pct", beat.progress_pct, given(&beat.message))?;
     items.push(BatchItem::Heartbeat { extend: ExtendLease { lease: lease.clone() }, progress });
     Ok(lease)

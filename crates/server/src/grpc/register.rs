@@ -18,7 +18,7 @@ use super::session::Session;
 use super::values::{optional_name, span};
 use crate::app::App;
 use crate::convert::names::{self, name};
-use crate::convert::{Code, Problem, grpc_status};
+use crate::convert::{Problem, grpc_status};
 use crate::edge::auth::Caller;
 
 /// Makes a worker known, and gives back what its earlier sessions held. In this order, so that those are leased nothing
@@ -116,12 +116,12 @@ async fn check_leases(app: &App, scope: &Scope, caller: &Caller, worker: &Arc<st
     let held = app.handle.tenant_leases(scope.tenant.clone(), worker.clone()).await?;
     let mut registered =
         held.iter().filter(|held| held.session.is_some() || held.contract == Some(Contract::Scheduler));
-    if registered.any(|held| caller.check_queues([&*held.queue]).is_err()) {
+    if registered.any(|held| !caller.may_use(&held.queue)) {
         let detail = format!(
             "the worker {worker} holds leases of queues that the key is not for: give this worker another name, or wait until \
              those leases are over"
         );
-        return Err(Problem::new(Code::Forbidden, detail));
+        return Err(caller.forbidden(detail));
     }
     Ok(())
 }

@@ -1,108 +1,218 @@
-//! The audit log: one line for each denial and for each administrative action, on the target `audit`. Denials are limited, so
-//! that nobody fills a disk with them; what was suppressed is counted in the next line.
+//! The audit log: one line for each denial and for each administrative action, on the target `audit`. Lines are limited, so
+//! that nobody fills a disk with them; what was suppressed is counted in the next line of the same kind.
 
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use authority::Time;
 use axum::extract::Request;
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::{HeaderMap, HeaderValue, Method, Uri};
+use axum::response::Response;
+use tonic::Status;
 
 use super::identity::Identity;
+use crate::app::App;
 use crate::convert::names::beginning;
 use crate::edge::operator::Ends;
-use crate::edge::permissions::Call;
+use crate::edge::permissions::{Call, GRPC};
 
-/// Most lines about denials in one second.
+/// Most lines in one second about denials of callers without a valid credential, who must not crowd out the others.
+const MAX_STRANGERS_PER_SECOND: u32 = 20;
+/// Most lines in one second about denials of authenticated callers.
 const MAX_DENIALS_PER_SECOND: u32 = 100;
+/// Most lines in one second about administrative actions.
+const MAX_ACTIONS_PER_SECOND: u32 = 1_000;
 /// Longest text of a line that the caller chose.
 const MAX_TEXT_BYTES: usize = 128;
 const REQUEST_ID_HEADER: &str = "x-request-id";
+/// The beginning of the paths with the id of a lease, which is a secret as long as the lease lives.
+const LEASES: &str = "/v1/leases/";
+const LEASE_PATTERN: &str = "/v1/leases/{leaseId}";
 
-/// What a line says about a request.
+/// What a line says about a request. Made for every request, so it only shares what the request has.
 pub(super) struct Entry {
-    /// The name, and the id of the key if there is one.
-    who: Option<(Arc<str>, Option<Arc<str>>)>,
+    who: Option<Arc<Identity>>,
     from: Option<IpAddr>,
-    method: String,
-    path: String,
-    request_id: Option<String>,
+    call: Option<&'static Call>,
+    method: Method,
+    uri: Uri,
+    request_id: Option<HeaderValue>,
 }
 
 impl Entry {
-    pub(super) fn of(request: &Request, call: Option<&Call>, identity: Option<&Identity>) -> Entry {
-        // The path, because it names the task or the worker; its parameters may have anything.
-        let path = beginning(request.uri().path(), MAX_TEXT_BYTES).to_owned();
+    pub(super) fn of(
+        request: &Request,
+        call: Option<&'static Call>,
+        identity: Option<&Arc<Identity>>,
+    ) -> Entry {
         Entry {
-            who: identity.map(|identity| (identity.name().clone(), identity.key_id().cloned())),
+            who: identity.cloned(),
             from: request.extensions().get::<Ends>().map(|ends| ends.peer.ip().to_canonical()),
-            method: call.map_or(request.method().as_str(), |call| call.method).to_owned(),
-            path,
+            call,
+            method: request.method().clone(),
+            uri: request.uri().clone(),
             request_id: request_id(request.headers()),
         }
     }
 
     fn who(&self) -> (Option<&str>, Option<&str>) {
-        self.who.as_ref().map_or((None, None), |(who, key_id)| (Some(who), key_id.as_deref()))
+        let key_id = |identity: &Arc<Identity>| identity.key_id().map(|id| &**id);
+        self.who.as_ref().map_or((None, None), |who| (Some(who.name()), key_id(who)))
+    }
+
+    fn method(&self) -> &str {
+        self.call.map_or(self.method.as_str(), |call| call.method)
+    }
+
+    /// The path, because it names the task or the worker; its parameters may have anything.
+    fn path(&self) -> &str {
+        match self.uri.path() {
+            path if path.starts_with(LEASES) => self.call.map_or(LEASE_PATTERN, |call| call.path),
+            path => beginning(path, MAX_TEXT_BYTES),
+        }
+    }
+
+    fn request_id(&self) -> Option<&str> {
+        self.request_id.as_ref().and_then(|id| id.to_str().ok())
     }
 }
 
 /// The id by which a proxy or a client knows the request, if it is one that can be logged.
-fn request_id(headers: &HeaderMap) -> Option<String> {
-    let id = headers.get(REQUEST_ID_HEADER)?.to_str().ok()?;
-    (id.len() <= MAX_TEXT_BYTES).then(|| id.to_owned())
+fn request_id(headers: &HeaderMap) -> Option<HeaderValue> {
+    headers.get(REQUEST_ID_HEADER).filter(|id| id.len() <= MAX_TEXT_BYTES).cloned()
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct AuditLog {
-    denials: Mutex<Denials>,
+    strangers: Budget,
+    denials: Budget,
+    actions: Budget,
 }
 
-#[derive(Debug, Default)]
-struct Denials {
-    second: u64,
-    lines: u32,
-    suppressed: u64,
+impl Default for AuditLog {
+    fn default() -> AuditLog {
+        AuditLog {
+            strangers: Budget::new(MAX_STRANGERS_PER_SECOND),
+            denials: Budget::new(MAX_DENIALS_PER_SECOND),
+            actions: Budget::new(MAX_ACTIONS_PER_SECOND),
+        }
+    }
 }
 
 impl AuditLog {
-    /// An administrative action was done, or refused by the call itself.
-    pub(super) fn allowed(&self, entry: &Entry, status: StatusCode) {
-        let (who, key_id) = entry.who();
-        let from = entry.from.map(tracing::field::display);
-        let (method, path, request_id) = (&*entry.method, &*entry.path, entry.request_id.as_deref());
-        let status = status.as_u16();
-        tracing::info!(
-            target: "audit", audit = "allowed", who, key_id, from, method, path, status, request_id,
-            "an administrative call was made"
-        );
+    fn denials_of(&self, is_known: bool) -> &Budget {
+        if is_known { &self.denials } else { &self.strangers }
     }
 
     pub(super) fn denied(&self, entry: &Entry, reason: &str, now: Time) {
-        let Some(suppressed) = self.admit(now) else { return };
-        let (who, key_id) = entry.who();
-        let from = entry.from.map(tracing::field::display);
-        let (method, path, request_id) = (&*entry.method, &*entry.path, entry.request_id.as_deref());
-        let suppressed = (suppressed > 0).then_some(suppressed);
+        let Some(suppressed) = self.denials_of(entry.who.is_some()).admit(now) else { return };
+        let ((who, key_id), from) = (entry.who(), entry.from.map(tracing::field::display));
+        let (method, path, request_id) = (entry.method(), entry.path(), entry.request_id());
         tracing::info!(
             target: "audit", audit = "denied", reason, who, key_id, from, method, path, request_id, suppressed,
             "a call was denied"
         );
     }
 
-    /// Whether a denial is logged, and how many before it were not.
-    fn admit(&self, now: Time) -> Option<u64> {
-        let mut denials = self.denials.lock().unwrap_or_else(PoisonError::into_inner);
-        let second = now.0 / 1_000;
-        if denials.second != second {
-            (denials.second, denials.lines) = (second, 0);
+    /// An administrative action was done, or refused by the call itself; without a status its caller hung up before the end.
+    fn allowed(&self, entry: &Entry, status: Option<u16>, now: Time) {
+        let Some(suppressed) = self.actions.admit(now) else { return };
+        let ((who, key_id), from) = (entry.who(), entry.from.map(tracing::field::display));
+        let (method, path, request_id) = (entry.method(), entry.path(), entry.request_id());
+        tracing::info!(
+            target: "audit", audit = "allowed", who, key_id, from, method, path, status, request_id, suppressed,
+            "an administrative call was made"
+        );
+    }
+}
+
+/// A request that the layer admitted. The call itself may deny it still, and an administrative one has its line when it ends.
+pub(crate) struct Admitted {
+    app: App,
+    entry: Entry,
+    is_denied: AtomicBool,
+}
+
+impl Admitted {
+    pub(super) fn new(app: App, entry: Entry) -> Arc<Admitted> {
+        Arc::new(Admitted { app, entry, is_denied: AtomicBool::new(false) })
+    }
+
+    /// Logs that the call is denied, once, however many parts of it are.
+    pub(crate) fn deny(&self, reason: &str) {
+        if !self.is_denied.swap(true, Ordering::Relaxed) {
+            self.app.audit.denied(&self.entry, reason, self.app.handle.now());
         }
-        if denials.lines >= MAX_DENIALS_PER_SECOND {
-            denials.suppressed += 1;
+    }
+
+    /// The line of an administrative call; none for another call.
+    pub(super) fn action(self: &Arc<Admitted>) -> Option<Action> {
+        let is_audited = self.entry.call.is_some_and(|call| call.is_audited);
+        is_audited.then(|| Action { admitted: self.clone(), status: None })
+    }
+}
+
+/// Logs an administrative call when it is dropped, so that a caller that hangs up leaves its line too.
+pub(super) struct Action {
+    admitted: Arc<Admitted>,
+    status: Option<u16>,
+}
+
+impl Action {
+    pub(super) fn ended(mut self, response: &Response) {
+        let is_grpc = self.admitted.entry.call.is_some_and(|call| call.method == GRPC);
+        self.status = Some(if is_grpc { grpc_status(response) } else { response.status().as_u16() });
+    }
+}
+
+impl Drop for Action {
+    fn drop(&mut self) {
+        let Admitted { app, entry, is_denied } = &*self.admitted;
+        if !is_denied.load(Ordering::Relaxed) {
+            app.audit.allowed(entry, self.status, app.handle.now());
+        }
+    }
+}
+
+/// A call that fails has its status in the headers; one that has a message to send ends well.
+fn grpc_status(response: &Response) -> u16 {
+    Status::from_header_map(response.headers()).map_or(0, |status| status.code() as u16)
+}
+
+/// How many lines of a kind are written in one second.
+#[derive(Debug)]
+struct Budget {
+    max_per_second: u32,
+    used: Mutex<Used>,
+}
+
+#[derive(Debug, Default)]
+struct Used {
+    second: u64,
+    lines: u32,
+    suppressed: u64,
+}
+
+impl Budget {
+    fn new(max_per_second: u32) -> Budget {
+        Budget { max_per_second, used: Mutex::default() }
+    }
+
+    /// Whether a line is written, and how many before it were not.
+    fn admit(&self, now: Time) -> Option<Option<u64>> {
+        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        let second = now.0 / 1_000;
+        if used.second != second {
+            (used.second, used.lines) = (second, 0);
+        }
+        if used.lines >= self.max_per_second {
+            used.suppressed += 1;
             return None;
         }
-        denials.lines += 1;
-        Some(std::mem::take(&mut denials.suppressed))
+        used.lines += 1;
+        let suppressed = std::mem::take(&mut used.suppressed);
+        Some((suppressed > 0).then_some(suppressed))
     }
 }
 
@@ -111,11 +221,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn denials_beyond_the_limit_of_a_second_are_counted_in_the_next_line() {
+    fn lines_beyond_the_limit_of_a_second_are_counted_in_the_next_line() {
+        let budget = Budget::new(100);
+        let in_second = |ms: u64, count: u32| (0..count).filter_map(|_| budget.admit(Time(ms))).count();
+        assert_eq!(in_second(5_000, 1_000), 100);
+        assert_eq!(budget.admit(Time(6_000)), Some(Some(900)));
+        assert_eq!(budget.admit(Time(6_001)), Some(None));
+    }
+
+    #[test]
+    fn strangers_leave_room_for_the_denials_of_known_callers() {
         let log = AuditLog::default();
-        let in_second = |ms: u64, count: u32| (0..count).filter_map(|_| log.admit(Time(ms))).count();
-        assert_eq!(in_second(5_000, 1_000), MAX_DENIALS_PER_SECOND as usize);
-        assert_eq!(log.admit(Time(6_000)), Some(1_000 - u64::from(MAX_DENIALS_PER_SECOND)));
-        assert_eq!(log.admit(Time(6_001)), Some(0));
+        let lines = |is_known| {
+            let admitted = |_: &u32| log.denials_of(is_known).admit(Time(5_000)).is_some();
+            (0..1_000).filter(admitted).count()
+        };
+        assert_eq!((lines(false), lines(true)), (20, 100));
     }
 }

@@ -11,6 +11,7 @@ use axum::http::request::Parts;
 use coordinator::Handle;
 use wire::DEFAULT_SCOPE_NAME;
 
+use super::audit::Admitted;
 use crate::convert::{Code, Problem};
 use crate::edge::jwt::TokenIdentity;
 
@@ -102,34 +103,58 @@ impl Identity {
 }
 
 /// The caller of a request. Without authentication everyone may do everything.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Caller(Option<Arc<Identity>>);
+#[derive(Clone, Default)]
+pub(crate) struct Caller {
+    identity: Option<Arc<Identity>>,
+    /// For the audit log, which has what is denied here.
+    admitted: Option<Arc<Admitted>>,
+}
 
 impl Caller {
     pub(crate) fn of(extensions: &Extensions) -> Caller {
-        Caller(extensions.get::<Arc<Identity>>().cloned())
+        let (identity, admitted) = (extensions.get().cloned(), extensions.get().cloned());
+        Caller { identity, admitted }
     }
 
     pub(crate) fn identity(&self) -> Option<&Arc<Identity>> {
-        self.0.as_ref()
+        self.identity.as_ref()
+    }
+
+    /// The problem of a call that the limits of the caller do not permit.
+    pub(crate) fn forbidden(&self, detail: String) -> Problem {
+        if let Some(admitted) = &self.admitted {
+            admitted.deny(Code::Forbidden.name());
+        }
+        Problem::new(Code::Forbidden, detail)
+    }
+
+    /// Checks that it may act for a tenant.
+    pub(crate) fn check_tenant(&self, tenant: &str) -> Result<(), Problem> {
+        let checked = self.identity.as_ref().map_or(Ok(()), |identity| identity.check_tenant(tenant));
+        checked.map_err(|problem| self.forbidden(problem.detail))
     }
 
     /// Whether it may act on some queues only.
     pub(crate) fn has_queue_limit(&self) -> bool {
-        self.0.as_ref().is_some_and(|identity| !identity.grants.queues.is_empty())
+        self.identity.as_ref().is_some_and(|identity| !identity.grants.queues.is_empty())
+    }
+
+    /// Whether it may act on a queue.
+    pub(crate) fn may_use(&self, queue: &str) -> bool {
+        !self.has_queue_limit()
+            || self
+                .identity
+                .as_ref()
+                .is_some_and(|identity| identity.grants.queues.iter().any(|mine| **mine == *queue))
     }
 
     /// Checks that it may submit to these queues, lease from them, report on their tasks or configure them.
     pub(crate) fn check_queues<'a>(&self, queues: impl IntoIterator<Item = &'a str>) -> Result<(), Problem> {
-        let Some(identity) = self.0.as_ref().filter(|_| self.has_queue_limit()) else {
-            return Ok(());
-        };
-        let is_foreign = |queue: &&str| identity.grants.queues.iter().all(|mine| **mine != **queue);
-        match queues.into_iter().find(is_foreign) {
+        match queues.into_iter().find(|queue| !self.may_use(queue)) {
             None => Ok(()),
             Some(queue) => {
-                let detail = format!("{} is not for the queue {queue}", identity.holder());
-                Err(Problem::new(Code::Forbidden, detail))
+                let holder = self.identity.as_ref().map(|identity| identity.holder()).unwrap_or_default();
+                Err(self.forbidden(format!("{holder} is not for the queue {queue}")))
             }
         }
     }
@@ -154,12 +179,11 @@ impl Caller {
 
     /// Checks that it may act as a worker of this name.
     pub(crate) fn check_worker(&self, worker: &str) -> Result<(), Problem> {
-        let prefix = self.0.as_ref().and_then(|identity| identity.grants.worker_prefix.as_ref());
-        match prefix.zip(self.0.as_ref()) {
+        let prefix = self.identity.as_ref().and_then(|identity| identity.grants.worker_prefix.as_ref());
+        match prefix.zip(self.identity.as_ref()) {
             Some((prefix, identity)) if !worker.starts_with(&**prefix) => {
                 let holder = identity.holder();
-                let detail = format!("{holder} is for workers whose names begin with {prefix}");
-                Err(Problem::new(Code::Forbidden, detail))
+                Err(self.forbidden(format!("{holder} is for workers whose names begin with {prefix}")))
             }
             _ => Ok(()),
         }

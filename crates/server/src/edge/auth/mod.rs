@@ -23,8 +23,8 @@ use crate::convert::{Code, Problem, scope};
 use crate::edge::fallback::is_grpc;
 use crate::edge::operator::InProcess;
 use crate::edge::permissions::{self, Access, Call};
-pub(crate) use audit::AuditLog;
 use audit::Entry;
+pub(crate) use audit::{Admitted, AuditLog};
 use credential::Credential;
 pub use identity::Grants;
 pub(crate) use identity::{Caller, Identity};
@@ -60,16 +60,18 @@ pub(crate) async fn layer(State(app): State<App>, mut request: Request, next: Ne
         }
         Err(problem) => (None, Err(problem)),
     };
-    let entry = || Entry::of(&request, call, identity.as_deref());
+    let entry = Entry::of(&request, call, identity.as_ref());
     if let Err(problem) = admitted {
-        app.audit.denied(&entry(), problem.code.name(), app.handle.now());
+        app.audit.denied(&entry, problem.code.name(), app.handle.now());
         let is_grpc = is_grpc(request.headers());
         return if is_grpc { Status::from(problem).into_http() } else { problem.into_response() };
     }
-    let audited = call.is_some_and(|call| call.is_audited).then(entry);
+    let admitted = Admitted::new(app.clone(), entry);
+    let action = admitted.action();
+    request.extensions_mut().insert(admitted);
     let response = next.run(request).await;
-    if let Some(entry) = audited {
-        app.audit.allowed(&entry, response.status());
+    if let Some(action) = action {
+        action.ended(&response);
     }
     match identity {
         Some(identity) if call.is_some_and(|call| LONG_STREAMS.contains(&call.path)) => {

@@ -68,8 +68,8 @@ impl Batch {
             Vec::new()
         } else {
             // A stream leases from queues of its caller only, and is told the ids of no other leases.
-            let foreign = heartbeat::ForeignLeases::new();
-            match heartbeat::extend(&app, &scope, &worker, &self.heartbeats, &foreign).await {
+            let queues = heartbeat::HeldQueues::default();
+            match heartbeat::extend(&app, &scope, &worker, &self.heartbeats, &queues).await {
                 Ok(leases) => leases,
                 Err(problem) => heartbeat::undecided(self.heartbeats, &problem),
             }
