@@ -69,7 +69,7 @@ impl WorkerState {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct OrderWorker {
-    /// The worker's tenant; `default` when missing.
+    /// The worker's tenant; the tenant of the call when missing.
     pub tenant: Option<String>,
     /// How long to wait until the worker holds no lease and, if it is to stop, has left; at most 60,000.
     pub wait_ms: Option<u64>,

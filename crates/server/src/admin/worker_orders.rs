@@ -20,8 +20,8 @@ macro_rules! orders {
     ($($(#[doc = $doc:tt])* $call:ident $path:tt $order:ident;)*) => {$(
         $(#[doc = $doc])*
         ///
-        /// Only the operator may do this, from the machine of the server and without the headers of a tenant or a workspace.
-        /// Repeating it changes nothing.
+        /// Only an operator of the worker's tenant may do this. On a server without authentication only the operator may, from
+        /// the machine of the server and without the headers of a tenant or a workspace. Repeating it changes nothing.
         #[utoipa::path(
             post,
             path = $path,

@@ -10,8 +10,8 @@ use crate::edge::{Fails, InOrDefault, Out};
 
 /// Sign task tokens with a new key.
 ///
-/// The keys are those of all tenants: only the operator may do this, from the machine of the server and without the headers
-/// of a tenant or a workspace.
+/// The keys are those of all tenants: only an admin may do this. On a server without authentication only the operator may,
+/// from the machine of the server and without the headers of a tenant or a workspace.
 #[utoipa::path(
     post,
     path = "/v1/token-keys/rotate",

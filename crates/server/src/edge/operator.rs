@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
-use wire::{DEFAULT_SCOPE_NAME, TENANT_HEADER, WORKSPACE_HEADER};
+use wire::{TENANT_HEADER, WORKSPACE_HEADER};
 
-use crate::convert::{Code, Problem};
+use crate::convert::{Code, Problem, scope};
 use crate::edge::auth::Caller;
 
 /// Both ends of a connection.
@@ -30,18 +30,31 @@ impl Ends {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct InProcess;
 
+/// Marks a request of an authenticated caller that named its tenant in the header; otherwise the layer did.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NamesTenant;
+
 /// Proves that a request is the operator's.
-pub(crate) struct Operator(Caller);
+pub(crate) struct Operator {
+    caller: Caller,
+    /// The tenant of the call.
+    tenant: Arc<str>,
+    names_tenant: bool,
+}
 
 impl Operator {
-    /// The tenant that an order is for: the one that it names, which must be one of the caller's.
+    /// The tenant that an order is for: the one that it names, which must be one of the caller's, or the one of the call.
     pub(crate) fn tenant(&self, named: Option<&str>) -> Result<Arc<str>, Problem> {
-        let Some(identity) = self.0.identity() else {
-            return Ok(Arc::from(named.unwrap_or(DEFAULT_SCOPE_NAME)));
+        let Some(named) = named.filter(|named| **named != *self.tenant) else {
+            return Ok(self.tenant.clone());
         };
-        let tenant = named.unwrap_or_else(|| identity.first_tenant());
-        self.0.check_tenant(tenant)?;
-        Ok(Arc::from(tenant))
+        if self.names_tenant {
+            let what =
+                format!("is {named}, but the header {TENANT_HEADER} is {}: send one of both", self.tenant);
+            return Err(Problem::field("tenant", what));
+        }
+        self.caller.check_tenant(named)?;
+        Ok(Arc::from(named))
     }
 }
 
@@ -50,24 +63,30 @@ impl<S: Sync> FromRequestParts<S> for Operator {
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Operator, Problem> {
         let caller = Caller::of(&parts.extensions);
-        if caller.identity().is_some() {
-            return Ok(Operator(caller));
+        if caller.identity().is_none() {
+            check_operator(parts)?;
         }
-        let is_local = parts.extensions.get::<Ends>().is_some_and(|ends| ends.is_local());
-        let of_tenant =
-            [TENANT_HEADER, WORKSPACE_HEADER].iter().any(|name| parts.headers.contains_key(*name));
-        if !is_local {
-            let detail = "only the operator may do this: call it from the machine that the server runs on";
-            return Err(Problem::new(Code::OperatorOnly, detail));
-        }
-        if of_tenant {
-            let detail = format!(
-                "only the operator may do this, for all tenants: call it without {TENANT_HEADER} and {WORKSPACE_HEADER}"
-            );
-            return Err(Problem::new(Code::OperatorOnly, detail));
-        }
-        Ok(Operator(caller))
+        let tenant = scope::of(&parts.headers)?.tenant;
+        let names_tenant = parts.extensions.get::<NamesTenant>().is_some();
+        Ok(Operator { caller, tenant, names_tenant })
     }
+}
+
+/// Checks that a caller whom nobody authenticated is the operator.
+fn check_operator(parts: &Parts) -> Result<(), Problem> {
+    let is_local = parts.extensions.get::<Ends>().is_some_and(|ends| ends.is_local());
+    let of_tenant = [TENANT_HEADER, WORKSPACE_HEADER].iter().any(|name| parts.headers.contains_key(*name));
+    if !is_local {
+        let detail = "only the operator may do this: call it from the machine that the server runs on";
+        return Err(Problem::new(Code::OperatorOnly, detail));
+    }
+    if of_tenant {
+        let detail = format!(
+            "only the operator may do this, for all tenants: call it without {TENANT_HEADER} and {WORKSPACE_HEADER}"
+        );
+        return Err(Problem::new(Code::OperatorOnly, detail));
+    }
+    Ok(())
 }
 
 #[cfg(test)]

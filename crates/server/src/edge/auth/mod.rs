@@ -21,7 +21,7 @@ use wire::TENANT_HEADER;
 use crate::app::App;
 use crate::convert::{Code, Problem, scope};
 use crate::edge::fallback::is_grpc;
-use crate::edge::operator::InProcess;
+use crate::edge::operator::{InProcess, NamesTenant};
 use crate::edge::permissions::{self, Access, Call};
 use audit::Entry;
 pub(crate) use audit::{Admitted, AuditLog};
@@ -158,6 +158,9 @@ fn authorize(
             }
         }
         Some(Access::Anyone | Access::TaskToken | Access::AnyKey) => {}
+    }
+    if request.headers().contains_key(TENANT_HEADER) {
+        request.extensions_mut().insert(NamesTenant);
     }
     choose_tenant(request.headers_mut(), identity)?;
     request.extensions_mut().insert(identity.clone());
