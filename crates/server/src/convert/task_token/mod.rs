@@ -34,8 +34,9 @@ const LEEWAY_S: u64 = 5;
 pub(crate) struct TaskTokens {
     secret: [u8; 32],
     ttl_ms: u64,
-    /// The newest key, while it is known. Only a callback that finds none waits for the coordinator.
-    current: RwLock<Option<KeyId>>,
+    /// The newest key, or that there is none; while neither is known, the next callback asks the coordinator. Nobody else
+    /// records keys, so what is known stays true.
+    current: RwLock<Option<Option<KeyId>>>,
     /// Held while the newest key is looked up or replaced, over the coordinator's answer: a look-up that began before a
     /// rotation must not be remembered after it.
     changing: Mutex<()>,
@@ -92,6 +93,8 @@ impl TaskTokens {
                 let first = match recorded(handle).await? {
                     Some(recorded_meanwhile) => recorded_meanwhile,
                     None => {
+                        // Nothing is known until the answer, which may not come.
+                        self.forget();
                         record(handle, KeyId::FIRST).await?;
                         KeyId::FIRST
                     }
@@ -114,26 +117,41 @@ impl TaskTokens {
         let _changing = self.changing.lock().await;
         let next = recorded(handle).await?.map_or(KeyId::FIRST, |newest| newest.next(retire_old));
         // The caller may hang up before the answer; then the next call looks the key up.
-        self.remember(None);
+        self.forget();
         record(handle, next).await?;
         self.remember(Some(next));
         Ok(next)
     }
 
     async fn newest(&self, handle: &Handle) -> Result<Option<KeyId>, Unavailable> {
-        let known = *self.current.read().unwrap_or_else(PoisonError::into_inner);
-        if known.is_some() {
+        if let Some(known) = self.known() {
             return Ok(known);
         }
         let _changing = self.changing.lock().await;
+        if let Some(known) = self.known() {
+            return Ok(known);
+        }
         let newest = recorded(handle).await?;
         self.remember(newest);
         Ok(newest)
     }
 
-    fn remember(&self, key: Option<KeyId>) {
-        *self.current.write().unwrap_or_else(PoisonError::into_inner) = key;
+    fn known(&self) -> Option<Option<KeyId>> {
+        *self.current.read().unwrap_or_else(PoisonError::into_inner)
     }
+
+    fn remember(&self, key: Option<KeyId>) {
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = Some(key);
+    }
+
+    fn forget(&self) {
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+}
+
+/// Whether a text has the form of a task token; what is checked before anything is asked.
+pub(crate) fn is_well_formed(token: &str) -> bool {
+    Unverified::parse(token).is_some_and(|token| KeyId::parse(token.kid()).is_some())
 }
 
 async fn record(handle: &Handle, id: KeyId) -> Result<(), Unavailable> {
