@@ -1,8 +1,17 @@
 //! Tenants belong to keys. What another tenant has cannot be told from what never existed: the answers have the same bytes.
 
+use bazel_remote_apis::build::bazel::remote::execution::v2::WaitExecutionRequest;
+use bazel_remote_apis::build::bazel::remote::execution::v2::execution_client::ExecutionClient;
+use bazel_remote_apis::google::longrunning::operations_client::OperationsClient;
+use bazel_remote_apis::google::longrunning::{
+    CancelOperationRequest, DeleteOperationRequest, GetOperationRequest, ListOperationsRequest,
+    WaitOperationRequest,
+};
 use serde_json::{Value, json};
+use tonic::Status;
 
 use crate::guarded::Guarded;
+use crate::keyed::{channel, execute, with_key};
 use crate::support::{Served, send};
 
 /// A status and the bytes of a body.
@@ -144,24 +153,49 @@ async fn the_workers_and_queues_of_another_tenant_look_like_none() {
     assert_eq!(send(own).await.status, 200, "without a tenant, an order is for the key's own");
 }
 
+/// The status of a call about an operation; none when the call is answered.
+async fn about_operation(guarded: &Guarded, key: &str, call: &str, name: &str) -> Option<Status> {
+    let (channel, name) = (channel(guarded).await, name.to_owned());
+    let mut operations = OperationsClient::new(channel.clone());
+    match call {
+        "get" => operations.get_operation(with_key(key, GetOperationRequest { name })).await.err(),
+        "wait" => {
+            let request = WaitOperationRequest { name, timeout: None };
+            operations.wait_operation(with_key(key, request)).await.err()
+        }
+        "cancel" => operations.cancel_operation(with_key(key, CancelOperationRequest { name })).await.err(),
+        "delete" => operations.delete_operation(with_key(key, DeleteOperationRequest { name })).await.err(),
+        _ => {
+            let request = with_key(key, WaitExecutionRequest { name });
+            ExecutionClient::new(channel).wait_execution(request).await.err()
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_guessed_operation_looks_like_one_that_never_was() {
-    use bazel_remote_apis::google::longrunning::GetOperationRequest;
-    use bazel_remote_apis::google::longrunning::operations_client::OperationsClient;
     let Tenants { guarded, ada, eve } = tenants().await;
-    let id = guarded.post(&ada, "/v1/tasks", json!({"queue": "exec", "payload": 1})).await.text("taskId");
-    let channel = tonic::transport::Endpoint::from_shared(format!("http://{}", guarded.served.address));
-    let mut client = OperationsClient::new(channel.unwrap().connect().await.unwrap());
-    let mut answers = Vec::new();
-    for task in [id.as_str(), "01900000-0000-7000-8000-000000000001"] {
-        let message = GetOperationRequest { name: format!("operations/{task}-abc") };
-        let mut request = tonic::Request::new(message);
-        request.metadata_mut().insert("authorization", format!("Bearer {eve}").parse().unwrap());
-        let status = client.get_operation(request).await.unwrap_err();
-        answers.push((status.code(), status.message().replace(task, "ID"), status.details().to_vec()));
+    let (name, _stream) = execute(&guarded, &ada).await;
+    let found = about_operation(&guarded, &ada, "get", &name).await;
+    assert!(found.is_none(), "its owner finds it: {found:?}");
+    let (_, secret) = name.rsplit_once('-').unwrap();
+    let never = format!("operations/01900000-0000-7000-8000-000000000001-{secret}");
+    for call in ["get", "wait", "cancel", "delete", "wait execution"] {
+        let mut answers = Vec::new();
+        for name in [&name, &never] {
+            let status = about_operation(&guarded, &eve, call, name).await.expect(call);
+            answers.push((status.code(), status.message().replace(name, "NAME"), status.details().to_vec()));
+        }
+        assert_eq!(answers[0], answers[1], "{call}");
+        assert_eq!(answers[0].0, tonic::Code::NotFound, "{call}");
     }
-    assert_eq!(answers[0], answers[1]);
-    assert_eq!(answers[0].0, tonic::Code::NotFound);
+    let mut operations = OperationsClient::new(channel(&guarded).await);
+    let mine = operations.get_operation(with_key(&ada, GetOperationRequest { name: name.clone() })).await;
+    assert!(!mine.unwrap().into_inner().done, "it goes on");
+    let listed = operations.list_operations(with_key(&eve, ListOperationsRequest::default())).await;
+    assert_eq!(listed.unwrap().into_inner().operations, []);
+    let listed = operations.list_operations(with_key(&ada, ListOperationsRequest::default())).await;
+    assert_eq!(listed.unwrap().into_inner().operations.len(), 1);
 }
 
 /// Without authentication a tenant is what the header says, as before.

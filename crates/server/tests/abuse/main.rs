@@ -15,6 +15,7 @@ mod hostile_keys;
 mod http_bodies;
 mod http_heads;
 mod key_limits;
+mod keyed;
 mod peer;
 mod permissions;
 mod remote;
