@@ -21,10 +21,11 @@ use tonic::{Code, Status};
 use wire::grpc::{FILE_DESCRIPTOR_SET, RegisterWorkerRequest};
 
 use crate::endpoints::impatient;
+use crate::guarded::Guarded;
 use crate::remote;
 use crate::support::Served;
 
-type Body = http_body_util::combinators::BoxBody<Bytes, std::convert::Infallible>;
+pub(crate) type Body = http_body_util::combinators::BoxBody<Bytes, std::convert::Infallible>;
 
 const OWN: &str = "lessor.worker.v1.WorkerScheduler";
 /// Far longer than any bound of the server in these tests.
@@ -54,7 +55,7 @@ pub(crate) fn calls() -> Vec<String> {
     calls
 }
 
-async fn connect(served: &Served) -> SendRequest<Body> {
+pub(crate) async fn connect(served: &Served) -> SendRequest<Body> {
     let stream = TcpStream::connect(served.address).await.unwrap();
     stream.set_nodelay(true).unwrap();
     let (sender, connection) = handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
@@ -216,4 +217,28 @@ async fn a_deadline_that_is_none_is_refused() {
         call(&served, &format!("{OWN}/RegisterWorker")).header("grpc-timeout", "soon").body(body).unwrap();
     let response = in_time(connect(&served).await.send_request(request)).await.unwrap();
     assert_eq!(ended(response).await, Code::InvalidArgument);
+}
+
+/// A status without a message is one frame of headers, which ends the stream. When the end came in a frame of its own, clients
+/// such as Bazel took it for a broken answer.
+#[tokio::test]
+async fn a_refused_stream_is_answered_in_one_frame_with_keys_too() {
+    let guarded = Guarded::start().await;
+    let key = guarded.key("k", "default", &["builder", "worker"]).await;
+    let execution = "build.bazel.remote.execution.v2.Execution";
+    for (path, timeout, code) in [
+        (format!("{OWN}/RegisterWorker"), "10S", Code::InvalidArgument),
+        (format!("{OWN}/Work"), "soon", Code::InvalidArgument),
+        (format!("{execution}/Execute"), "10S", Code::InvalidArgument),
+        (format!("{execution}/WaitExecution"), "10S", Code::NotFound),
+    ] {
+        let request = call(&guarded.served, &path)
+            .header("grpc-timeout", timeout)
+            .header("authorization", format!("Bearer {key}"))
+            .body(Full::new(framed(0, b"")).boxed())
+            .unwrap();
+        let response = in_time(connect(&guarded.served).await.send_request(request)).await.unwrap();
+        assert!(hyper::body::Body::is_end_stream(response.body()), "{path}: the end comes later");
+        assert_eq!(ended(response).await, code, "{path}");
+    }
 }

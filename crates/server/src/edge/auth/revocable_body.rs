@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 use axum::body::{Body, Bytes, HttpBody};
 use axum::http::HeaderMap;
 use axum::response::Response;
-use hyper::body::Frame;
+use hyper::body::{Frame, SizeHint};
 use tonic::Status;
 
 type Ended = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -17,8 +17,11 @@ struct RevocableBody {
     ended: Option<Ended>,
 }
 
-/// The response of a stream, cut off with a status once `ended` resolves.
+/// The response of a stream, cut off with a status once `ended` resolves. One that is over already stays as it is.
 pub(super) fn until(response: Response, ended: impl Future<Output = ()> + Send + 'static) -> Response {
+    if response.body().is_end_stream() {
+        return response;
+    }
     response.map(|body| Body::new(RevocableBody { body, ended: Some(Box::pin(ended)) }))
 }
 
@@ -43,5 +46,13 @@ impl HttpBody for RevocableBody {
             Ok(()) => Poll::Ready(Some(Ok(Frame::trailers(trailers)))),
             Err(status) => Poll::Ready(Some(Err(axum::Error::new(status)))),
         }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.ended.is_none() || self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
     }
 }
