@@ -8,6 +8,7 @@
 mod api_keys;
 mod cache;
 mod endpoints;
+mod foreign_content;
 mod foreign_tenants;
 mod grpc;
 mod guarded;
