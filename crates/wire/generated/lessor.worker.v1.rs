@@ -12,8 +12,8 @@ pub struct RegisterWorkerRequest {
         ::prost::alloc::string::String,
     >,
     /// Made anew when the worker process starts. Leases of the worker's other sessions are given back at once; a worker
-    /// that registers again with the same session keeps its leases. Without a session, a worker that registers has started
-    /// anew, and what it leased by LeaseTask is given back, unless a call has told it to register again.
+    /// that registers again with the same session keeps its leases. Without a session, a worker that calls RegisterWorker
+    /// has started anew, and what it leased by LeaseTask is given back, unless a call has told it to register again.
     #[prost(string, tag = "16")]
     pub session_id: ::prost::alloc::string::String,
 }

@@ -122,7 +122,7 @@ fn s3_9_a_document_worker_that_starts_again_completes_the_build_that_it_held() {
     let worker = DocumentWorker::start(&server, WORKER);
     let built = build.ended();
     assert_eq!((built.code, built.stdout.as_str()), (0, "done\n"), "{built:?}");
-    assert_eq!(worker.leased(), [task.clone()]);
+    assert_eq!(worker.leased(), [task.as_str()]);
     assert_eq!(lease_ends(&server, &task), [(json!("LeaseReleased"), json!("SESSION"))]);
     assert_eq!(worker.refusals(), [""; 0]);
 }

@@ -29,6 +29,7 @@ pub(super) async fn register(
     caller: &Caller,
     request: &RegisterWorkerRequest,
     peer: Option<IpAddr>,
+    contract: Contract,
 ) -> Result<RegisterWorkerResponse, Status> {
     let worker = name("worker_id", &request.worker_id)?;
     caller.check_worker(&worker)?;
@@ -43,8 +44,9 @@ pub(super) async fn register(
             let start = StartSession { tenant: scope.tenant.clone(), worker, session };
             app.handle.start_session(start).await.map_err(Problem::from)?;
         }
-        // What the worker held before it started anew is lost to it, but its heartbeats would extend it.
-        None if is_start => {
+        // What the worker held before it started anew is lost to it, but its heartbeats would extend it. A stream also
+        // begins anew after a lost connection, and its leases are named by their ids.
+        None if is_start && contract == Contract::Scheduler => {
             let session = Session { app: app.clone(), scope: scope.clone(), worker, id: None };
             release_held(&session, ReleaseCause::Session).await?;
         }

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use authority::Contract;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 use wire::grpc::worker_scheduler_server::WorkerScheduler;
@@ -38,7 +39,8 @@ macro_rules! calls {
 
 calls! {
     register_worker(RegisterWorkerRequest) -> RegisterWorkerResponse = |app, scope, caller, request| {
-        register::register(app, &scope, &caller, request.get_ref(), peer(&request)).await
+        let (contract, peer) = (Contract::Scheduler, peer(&request));
+        register::register(app, &scope, &caller, request.get_ref(), peer, contract).await
     };
     lease_task(LeaseTaskRequest) -> LeaseTaskResponse =
         |app, scope, caller, request| lease::lease(app, scope, &caller, &request).await;

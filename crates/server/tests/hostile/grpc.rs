@@ -26,14 +26,21 @@ fn registration(worker: &str) -> RegisterWorkerRequest {
 
 pub(crate) async fn lease(served: &Served, worker: &str) -> LeasedTask {
     let mut client = client(served).await;
-    client.register_worker(registration(worker)).await.unwrap();
     let ask = LeaseTaskRequest {
         worker_id: worker.to_owned(),
         max_tasks: 1,
         queues: vec!["q".to_owned()],
         ..LeaseTaskRequest::default()
     };
-    client.lease_task(ask).await.unwrap().into_inner().tasks.remove(0)
+    let leased = match client.lease_task(ask.clone()).await {
+        Ok(leased) => leased,
+        // Not before each lease: a worker that registers again has started anew, and holds nothing.
+        Err(_) => {
+            client.register_worker(registration(worker)).await.unwrap();
+            client.lease_task(ask).await.unwrap()
+        }
+    };
+    leased.into_inner().tasks.remove(0)
 }
 
 pub(crate) async fn lease_by_stream(served: &Served, worker: &str) -> LeasedTask {

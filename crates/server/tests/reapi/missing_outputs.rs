@@ -205,7 +205,9 @@ async fn w8_a_report_in_a_stream_is_answered_without_a_verdict_and_may_be_repeat
 async fn w8_heartbeats_without_lease_ids_do_not_extend_a_lease_whose_completion_lacked_outputs() {
     let served = Served::start().await;
     let (_waiting, mut worker, task) = begun(&served, "true").await;
-    let (_waiting, _, other) = begun(&served, "false").await;
+    let action = served.action(&["false"]).await;
+    let _other_waiting = served.execute(ask(&action)).await.unwrap();
+    let other = worker.lease().await;
     let mut client = worker.client.clone();
     let mut extended = async || -> Vec<String> {
         let beat = HeartbeatRequest { worker_id: "w".to_owned(), ..HeartbeatRequest::default() };
@@ -233,7 +235,8 @@ async fn w8_outputs_are_checked_after_a_restart_too() {
     let (waiting, worker, task) = begun(&served, "true").await;
     drop((waiting, worker));
     let served = served.restart().await;
-    let mut worker = served.worker("w").await;
+    // A report needs no registration; a worker that registers first has started anew and holds nothing.
+    let mut worker = served.unregistered_worker("w").await;
     missing(worker.try_report(&task, complete(&result())).await);
     served.upload(&[b"out", b"said"]).await;
     assert_eq!(worker.try_report(&task, complete(&result())).await.unwrap().verdict(), Verdict::Committed);

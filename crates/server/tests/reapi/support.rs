@@ -257,6 +257,11 @@ impl Served {
         Worker { name: worker.to_owned(), client }
     }
 
+    /// A worker that has not registered since the server's start.
+    pub(crate) async fn unregistered_worker(&self, worker: &str) -> Worker {
+        Worker { name: worker.to_owned(), client: WorkerSchedulerClient::new(self.channel().await) }
+    }
+
     /// How many tasks the queue of executions ever had, in any state.
     pub(crate) async fn tasks(&self) -> usize {
         let scope = authority::Scope { tenant: Arc::from("default"), workspace: Arc::from("default") };

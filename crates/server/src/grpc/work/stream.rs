@@ -296,7 +296,7 @@ async fn register(
     let queues = parse_queues(&hello.queues)?;
     let worker = name("hello.worker.worker_id", &said.worker_id)?;
     caller.check_queues(queues.iter().map(|queue| &**queue))?;
-    let welcome = register::register(&app, &scope, &caller, &said, peer).await?;
+    let welcome = register::register(&app, &scope, &caller, &said, peer, Contract::Stream).await?;
     let id = optional_name("hello.worker.session_id", &said.session_id)?;
     let mut session = Session { app, scope, worker, id };
     // Another session may have come in between, whose registration is not this one's.
