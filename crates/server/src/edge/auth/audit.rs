@@ -57,8 +57,7 @@ impl Entry {
     }
 
     fn who(&self) -> (Option<&str>, Option<&str>) {
-        let key_id = |identity: &Arc<Identity>| identity.key_id().map(|id| id.to_string());
-        self.who.as_ref().map_or((None, None), |who| (Some(who.name()), key_id(who)))
+        self.who.as_ref().map_or((None, None), |who| (Some(who.name()), who.key_id().map(|id| &**id)))
     }
 
     fn method(&self) -> &str {
