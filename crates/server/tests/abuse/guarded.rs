@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use server::{AuthMode, Limits, NewKey, Options};
 use tempfile::TempDir;
 
+use crate::audit;
 use crate::endpoints::content;
 use crate::support::{Served, Told, send};
 
@@ -22,6 +23,7 @@ pub(crate) struct Guarded {
 impl Guarded {
     /// The first key is made while nobody is authenticated, as `lessor init` makes it while nothing is served.
     pub(crate) async fn start() -> Guarded {
+        audit::capture();
         let directory = tempfile::tempdir().unwrap();
         let open = Options { content: Some(content(directory.path())), ..Options::default() };
         let served = Served::start_with_options(Limits::default(), open.clone()).await;

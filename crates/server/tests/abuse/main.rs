@@ -6,6 +6,7 @@
 //! `server::Limits`.
 
 mod api_keys;
+mod audit;
 mod cache;
 mod endpoints;
 mod foreign_content;
@@ -23,3 +24,5 @@ mod remote;
 #[path = "../http/support/mod.rs"]
 mod support;
 mod tokens;
+mod task_tokens;
+mod worker_orders;
