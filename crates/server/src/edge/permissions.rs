@@ -45,6 +45,9 @@ pub struct Call {
     pub access: Access,
     /// Whether the call is an administrative action, which the audit log has also when it is allowed.
     pub is_audited: bool,
+    /// Whether the call may wait or move data for long, or gives rights that outlast its caller's. It ends with the key that
+    /// began it.
+    pub is_long: bool,
 }
 
 /// The method of the rows for gRPC.
@@ -66,18 +69,21 @@ const SEE_OPERATIONS: Access = Access::Roles(&[Reader, Builder, CacheWriter, Ope
 const END_OPERATIONS: Access = Access::Roles(&[Builder, CacheWriter, Operator]);
 
 macro_rules! calls {
-    ($($method:ident $path:literal $access:expr $(, $audited:ident)?;)*) => {
+    ($($method:ident $path:literal $access:expr $(, $mark:ident)*;)*) => {
         &[$(Call {
             method: calls!(@method $method),
             path: $path,
             access: $access,
-            is_audited: calls!(@audited $($audited)?),
+            is_audited: false $(|| calls!(@audited $mark))*,
+            is_long: false $(|| calls!(@long $mark))*,
         },)*]
     };
     (@method grpc) => { GRPC };
     (@method $method:ident) => { stringify!($method) };
-    (@audited) => { false };
     (@audited audited) => { true };
+    (@audited long) => { false };
+    (@long audited) => { false };
+    (@long long) => { true };
 }
 
 pub const CALLS: &[Call] = calls! {
@@ -88,7 +94,7 @@ pub const CALLS: &[Call] = calls! {
     GET "/v1/tasks" READ;
     POST "/v1/tasks" SUBMIT;
     POST "/v1/tasks/batch" SUBMIT;
-    GET "/v1/tasks/{taskId}" READ;
+    GET "/v1/tasks/{taskId}" READ, long;
     GET "/v1/tasks/{taskId}/history" READ;
     POST "/v1/tasks/{taskId}/cancel" CANCEL, audited;
     POST "/v1/tasks/{taskId}/redrive" OPERATE, audited;
@@ -98,12 +104,12 @@ pub const CALLS: &[Call] = calls! {
     GET "/v1/queues" READ;
     GET "/v1/queues/{name}" READ;
     PUT "/v1/queues/{name}" OPERATE, audited;
-    POST "/v1/leases" WORK;
+    POST "/v1/leases" WORK, long;
     POST "/v1/leases/{leaseId}/heartbeat" WORK;
     POST "/v1/leases/{leaseId}/complete" WORK;
     POST "/v1/leases/{leaseId}/fail" WORK;
     POST "/v1/leases/{leaseId}/release" WORK;
-    POST "/internal/worker/claim" WORK;
+    POST "/internal/worker/claim" WORK, long;
     POST "/internal/worker/heartbeat" WORK;
     POST "/internal/worker/complete" WORK;
     POST "/internal/worker/fail" WORK;
@@ -114,45 +120,45 @@ pub const CALLS: &[Call] = calls! {
     GET "/v1/instances" WORK;
     POST "/v1/token-keys/rotate" ADMINISTER, audited;
     GET "/v1/keys" ADMINISTER;
-    POST "/v1/keys" ADMINISTER, audited;
+    POST "/v1/keys" ADMINISTER, audited, long;
     DELETE "/v1/keys/{keyId}" ADMINISTER, audited;
     GET "/status" Access::AnyKey;
-    GET "/ac/{hash}" BUILD;
-    PUT "/ac/{hash}" WRITE_CACHE;
-    GET "/cas/{hash}" BUILD;
-    PUT "/cas/{hash}" WRITE_CACHE;
-    GET "/{prefix}/ac/{hash}" BUILD;
-    PUT "/{prefix}/ac/{hash}" WRITE_CACHE;
-    GET "/{prefix}/cas/{hash}" BUILD;
-    PUT "/{prefix}/cas/{hash}" WRITE_CACHE;
+    GET "/ac/{hash}" BUILD, long;
+    PUT "/ac/{hash}" WRITE_CACHE, long;
+    GET "/cas/{hash}" BUILD, long;
+    PUT "/cas/{hash}" WRITE_CACHE, long;
+    GET "/{prefix}/ac/{hash}" BUILD, long;
+    PUT "/{prefix}/ac/{hash}" WRITE_CACHE, long;
+    GET "/{prefix}/cas/{hash}" BUILD, long;
+    PUT "/{prefix}/cas/{hash}" WRITE_CACHE, long;
     grpc "/lessor.worker.v1.WorkerScheduler/RegisterWorker" WORK;
-    grpc "/lessor.worker.v1.WorkerScheduler/LeaseTask" WORK;
+    grpc "/lessor.worker.v1.WorkerScheduler/LeaseTask" WORK, long;
     grpc "/lessor.worker.v1.WorkerScheduler/UpdateTaskStatus" WORK;
     grpc "/lessor.worker.v1.WorkerScheduler/ReportHeartbeat" WORK;
     grpc "/lessor.worker.v1.WorkerScheduler/UnregisterWorker" WORK;
     grpc "/lessor.worker.v1.WorkerScheduler/SubmitTasks" SUBMIT;
-    grpc "/lessor.worker.v1.WorkerScheduler/Work" WORK;
+    grpc "/lessor.worker.v1.WorkerScheduler/Work" WORK, long;
     grpc "/build.bazel.remote.execution.v2.Capabilities/GetCapabilities" CONTENT;
     grpc "/build.bazel.remote.execution.v2.ContentAddressableStorage/FindMissingBlobs" CONTENT;
     grpc "/build.bazel.remote.execution.v2.ContentAddressableStorage/BatchUpdateBlobs" CONTENT;
     grpc "/build.bazel.remote.execution.v2.ContentAddressableStorage/BatchReadBlobs" CONTENT;
-    grpc "/build.bazel.remote.execution.v2.ContentAddressableStorage/GetTree" CONTENT;
-    grpc "/google.bytestream.ByteStream/Read" CONTENT;
-    grpc "/google.bytestream.ByteStream/Write" CONTENT;
+    grpc "/build.bazel.remote.execution.v2.ContentAddressableStorage/GetTree" CONTENT, long;
+    grpc "/google.bytestream.ByteStream/Read" CONTENT, long;
+    grpc "/google.bytestream.ByteStream/Write" CONTENT, long;
     grpc "/google.bytestream.ByteStream/QueryWriteStatus" CONTENT;
     grpc "/build.bazel.remote.execution.v2.ActionCache/GetActionResult" BUILD;
     grpc "/build.bazel.remote.execution.v2.ActionCache/UpdateActionResult" WRITE_CACHE;
-    grpc "/build.bazel.remote.execution.v2.Execution/Execute" BUILD;
-    grpc "/build.bazel.remote.execution.v2.Execution/WaitExecution" BUILD;
+    grpc "/build.bazel.remote.execution.v2.Execution/Execute" BUILD, long;
+    grpc "/build.bazel.remote.execution.v2.Execution/WaitExecution" BUILD, long;
     grpc "/google.longrunning.Operations/ListOperations" SEE_OPERATIONS;
     grpc "/google.longrunning.Operations/GetOperation" SEE_OPERATIONS;
-    grpc "/google.longrunning.Operations/WaitOperation" SEE_OPERATIONS;
+    grpc "/google.longrunning.Operations/WaitOperation" SEE_OPERATIONS, long;
     grpc "/google.longrunning.Operations/CancelOperation" END_OPERATIONS, audited;
     grpc "/google.longrunning.Operations/DeleteOperation" END_OPERATIONS;
     grpc "/grpc.health.v1.Health/Check" Access::Anyone;
     grpc "/grpc.health.v1.Health/Watch" Access::Anyone;
-    grpc "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo" Access::AnyKey;
-    grpc "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo" Access::AnyKey;
+    grpc "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo" Access::AnyKey, long;
+    grpc "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo" Access::AnyKey, long;
 };
 
 /// The rows for HTTP, by method and route.

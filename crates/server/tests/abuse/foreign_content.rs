@@ -13,26 +13,12 @@ use bazel_remote_apis::google::bytestream::{
 };
 use tonic::{Code, Status};
 
+use crate::foreign_tenants::{Tenants, tenants};
 use crate::guarded::Guarded;
 use crate::keyed::{channel, digest, upload, with_key};
 
 /// Large enough for a file of its own, which an upload can be continued in.
 const LARGE_BYTES: usize = 600_000;
-
-struct Tenants {
-    guarded: Guarded,
-    ada: String,
-    eve: String,
-}
-
-async fn tenants() -> Tenants {
-    let guarded = Guarded::start().await;
-    let (ada, eve) = (
-        guarded.key("ada", "ada", &["cache-writer"]).await,
-        guarded.key("eve", "eve", &["cache-writer"]).await,
-    );
-    Tenants { guarded, ada, eve }
-}
 
 /// What one is told about a blob by every call that reads.
 async fn told(guarded: &Guarded, key: &str, blob: &Digest) -> Vec<String> {

@@ -20,15 +20,16 @@ async fn bytes(request: reqwest::RequestBuilder) -> (u16, String) {
     (response.status().as_u16(), response.text().await.unwrap())
 }
 
-struct Tenants {
-    guarded: Guarded,
-    ada: String,
-    eve: String,
+/// A server with two tenants, and a key of each.
+pub(crate) struct Tenants {
+    pub guarded: Guarded,
+    pub ada: String,
+    pub eve: String,
 }
 
-async fn tenants() -> Tenants {
+pub(crate) async fn tenants() -> Tenants {
     let guarded = Guarded::start().await;
-    let roles = ["reader", "submitter", "worker", "builder", "operator"];
+    let roles = ["reader", "submitter", "worker", "cache-writer", "operator"];
     let (ada, eve) = (guarded.key("ada", "ada", &roles).await, guarded.key("eve", "eve", &roles).await);
     Tenants { guarded, ada, eve }
 }

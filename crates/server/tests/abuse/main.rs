@@ -8,6 +8,7 @@
 mod api_keys;
 mod audit;
 mod cache;
+mod ended_keys;
 mod endpoints;
 mod foreign_content;
 mod foreign_tenants;

@@ -44,6 +44,15 @@ impl Peer {
         panic!("the server took {} slow bytes and waits for more", bytes.len());
     }
 
+    /// One head of an answer.
+    pub(crate) async fn hear_head(&mut self) -> String {
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            head.push(timeout(PATIENCE, self.0.read_u8()).await.expect("it says nothing").unwrap());
+        }
+        String::from_utf8_lossy(&head).into_owned()
+    }
+
     /// What the server says until it closes.
     pub(crate) async fn hear(&mut self) -> String {
         self.hear_after(Vec::new()).await

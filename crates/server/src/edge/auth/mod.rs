@@ -5,7 +5,7 @@ mod audit;
 mod credential;
 mod identity;
 mod key_table;
-mod revocable_body;
+mod revocable_call;
 mod secret;
 
 use std::sync::Arc;
@@ -30,13 +30,6 @@ pub use identity::Grants;
 pub(crate) use identity::{Caller, Identity};
 pub(crate) use key_table::KeyTable;
 pub use secret::{NewKey, Secret};
-
-/// Calls whose answers may go on for as long as a worker lives or an action runs.
-const LONG_STREAMS: [&str; 3] = [
-    "/lessor.worker.v1.WorkerScheduler/Work",
-    "/build.bazel.remote.execution.v2.Execution/Execute",
-    "/build.bazel.remote.execution.v2.Execution/WaitExecution",
-];
 
 /// Who may call a server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -69,16 +62,19 @@ pub(crate) async fn layer(State(app): State<App>, mut request: Request, next: Ne
     let admitted = Admitted::new(app.clone(), entry);
     let action = admitted.action();
     request.extensions_mut().insert(admitted);
-    let response = next.run(request).await;
+    // Other calls are over so soon that it does not matter.
+    let long = call.filter(|call| call.is_long).zip(identity.as_deref());
+    let response = match long {
+        Some((call, identity)) => {
+            let ended = Box::pin(app.keys.ended(identity, app.handle.now()));
+            revocable_call::run(next.run(request), ended, call.method == permissions::GRPC).await
+        }
+        None => next.run(request).await,
+    };
     if let Some(action) = action {
         action.ended(&response);
     }
-    match identity {
-        Some(identity) if call.is_some_and(|call| LONG_STREAMS.contains(&call.path)) => {
-            revocable_body::until(response, app.keys.ended(&identity, app.handle.now()))
-        }
-        _ => response,
-    }
+    response
 }
 
 /// Who calls; none for a call that anyone may make.

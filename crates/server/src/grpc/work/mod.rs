@@ -8,6 +8,8 @@
 mod batch;
 mod outbox;
 mod stream;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 

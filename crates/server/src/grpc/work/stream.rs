@@ -149,8 +149,9 @@ impl Stream {
                 biased;
                 decided = ready(&mut self.deciding) => Next::Decided(decided),
                 leased = ready(&mut self.polling) => Next::Leased(leased),
-                said = incoming.message(), if open && self.deciding.is_none() => Next::Said(said),
+                // Before its messages: a worker that gets no more answers, because its key ended, is not heard either.
                 () = self.outbox.closed() => Next::Gone,
+                said = incoming.message(), if open && self.deciding.is_none() => Next::Said(said),
                 Ok(()) = orders.changed(), if open => Next::Ordered,
                 () = &mut server_stops, if open => Next::Draining,
                 () = &mut late, if open => Next::Late,
