@@ -112,7 +112,7 @@ async fn expired(guarded: &Guarded) -> String {
         }
         made.is_problem(400, "invalid_field");
         assert_eq!(made.body["field"], "expiresAt", "{made:?}");
-        life = life * 2;
+        life *= 2;
     }
 }
 
