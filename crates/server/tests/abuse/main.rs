@@ -24,6 +24,6 @@ mod permissions;
 mod remote;
 #[path = "../http/support/mod.rs"]
 mod support;
-mod tokens;
 mod task_tokens;
+mod tokens;
 mod worker_orders;
