@@ -1,5 +1,5 @@
-//! Where the keys of an issuer come from, and how they stay current: a set is read again from time to time, and when a token
-//! names a key that is not in it, because issuers rotate their keys.
+//! The key set of an issuer, from a file or a URL, kept current: it is read again from time to time, and when a token names a
+//! key that is not in it, because issuers rotate their keys.
 
 use std::fs::File;
 use std::io::Read;
