@@ -67,8 +67,7 @@ impl Keys {
         current.mark_unchanged();
         let _ = self.wanted.try_send(());
         let _ = timeout(MAX_FETCH, current.changed()).await;
-        let newest = current.borrow().clone();
-        newest
+        current.borrow().clone()
     }
 
     fn may_read(&self) -> bool {
@@ -90,9 +89,8 @@ impl Reader {
         let client = client();
         let mut pause = if self.sender.borrow().is_some() { REFRESH } else { Duration::ZERO };
         loop {
-            match timeout(pause, requests.recv()).await {
-                Ok(None) => return,
-                Ok(Some(())) | Err(_) => {}
+            if let Ok(None) = timeout(pause, requests.recv()).await {
+                return;
             }
             pause = match self.read(&client).await {
                 Ok(set) => {

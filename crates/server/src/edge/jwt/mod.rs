@@ -75,9 +75,11 @@ pub struct Issuers(Arc<Inner>);
 #[derive(Debug, Default)]
 struct Inner {
     issuers: Vec<Issuer>,
-    /// By the hash of the token, each with the time until which it is remembered.
-    remembered: Mutex<HashMap<[u8; 32], (Arc<TokenIdentity>, Time)>>,
+    remembered: Mutex<Remembered>,
 }
+
+/// By the hash of the token, each with the time until which it is remembered.
+type Remembered = HashMap<[u8; 32], (Arc<TokenIdentity>, Time)>;
 
 #[derive(Debug)]
 struct Issuer {
