@@ -226,7 +226,7 @@ mod tests {
             (with(|issuer| issuer.rules[0].roles.clear()), "permits nothing"),
             (with(|issuer| issuer.rules[0].tenants.clear()), "names its tenants"),
             (with(|issuer| issuer.rules[0].roles = vec!["admin".to_owned()]), "names its tenants"),
-            (with(|issuer| issuer.rules[0].tenants = vec!["a/b".to_owned()]), "\"a/b\""),
+            (with(|issuer| issuer.rules[0].tenants = vec!["a\tb".to_owned()]), "control characters"),
         ] {
             assert!(fault.contains(named), "{fault} does not say {named}");
         }
