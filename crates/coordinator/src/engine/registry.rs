@@ -152,9 +152,10 @@ impl Registry {
         let is_stopping = before.is_some_and(|before| before.is_stopping);
         if before.is_none() {
             let (tenant, workspace) = (&scope.tenant, &scope.workspace);
-            let (session, address) = (registration.session.as_deref(), registration.address);
+            let session = registration.session.as_deref();
+            let address = registration.address.map(tracing::field::display);
             let slots = registration.max_concurrent_executions;
-            tracing::info!(%worker, %tenant, %workspace, session, ?address, slots, "worker registered");
+            tracing::info!(%worker, %tenant, %workspace, session, address, slots, "worker registered");
         }
         let status = WorkerStatus::default();
         let registered = Some(Registered { registration: Arc::new(registration), status, is_stopping });

@@ -30,6 +30,7 @@ pub(super) async fn lease(
 ) -> Result<LeaseTaskResponse, Status> {
     let (asked, deadline) = (request.get_ref(), request.extensions().get::<Deadline>());
     let session = Session::parse(app, scope, caller, &asked.worker_id, &asked.session_id)?;
+    session.remember_holder().await?;
     let Registered { registration, status: said, .. } = session.registered()?;
     let max_tasks = usize::try_from(asked.max_tasks)
         .map_err(|_| Problem::field("max_tasks", "must not be negative"))?

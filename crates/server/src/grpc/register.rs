@@ -103,7 +103,8 @@ fn check_address(
     };
     if registrations.iter().any(is_foreign) {
         let tenant = &scope.tenant;
-        tracing::error!(%worker, %tenant, address = ?peer, "worker refused: it is registered from another address");
+        let address = peer.map(tracing::field::display);
+        tracing::error!(%worker, %tenant, address, "worker refused: it is registered from another address");
         return Err(grpc_status::registered_elsewhere(worker));
     }
     Ok(())

@@ -52,18 +52,23 @@ impl Session {
         }
     }
 
-    /// The registration of the worker, which must be that of this session (S3-33). A worker that is told to register was
-    /// heard nevertheless, so that its registration does not pass for the start of a worker.
+    /// The registration of the worker, which must be that of this session (S3-33).
     pub(super) fn registered(&self) -> Result<Registered, Status> {
         match self.state() {
             SessionState::Current(registered) => Ok(registered),
             SessionState::Replaced => Err(grpc_status::superseded(&self.worker)),
-            SessionState::Unknown => {
-                let handle = &self.app.handle;
-                handle.registry().record_heartbeat(&self.scope, &self.worker, handle.now());
-                Err(grpc_status::not_registered(&self.worker))
-            }
+            SessionState::Unknown => Err(grpc_status::not_registered(&self.worker)),
         }
+    }
+
+    /// Remembers a worker that asks for tasks while it is not registered, if it holds leases: the coordinator restarted, and
+    /// the registration that follows must not pass for the start of a worker.
+    pub(super) async fn remember_holder(&self) -> Result<(), Problem> {
+        if matches!(self.state(), SessionState::Unknown) && !self.held().await?.is_empty() {
+            let handle = &self.app.handle;
+            handle.registry().record_heartbeat(&self.scope, &self.worker, handle.now());
+        }
+        Ok(())
     }
 
     /// The leases of the worker that are this session's: those that the session was granted or, if it has no name, those
