@@ -127,18 +127,18 @@ fn a_configured_file_gets_the_first_admin_key_and_a_new_key_in_it_replaces_the_o
 }
 
 #[test]
-fn the_worker_inside_runs_actions_of_every_tenant_without_a_key() {
+fn the_worker_inside_runs_actions_of_the_default_tenant_without_a_key() {
     let dir = tempfile::tempdir().unwrap();
     let admin = printed(&init(&dir.path().join("data"), &[]));
     let server = Server::start_in(dir, "127.0.0.1:0", &["--auth", "keys", "--backend", "host"]);
-    let options = ["create", "--name", "ci", "--tenant", "acme", "--role", "builder"];
+    let options = ["create", "--name", "ci", "--tenant", "default", "--role", "builder"];
     let builder = printed(&key(&server, &admin, &options));
     let run = |key: &str| {
         let mut command = lessor(&["run", "--url", &server.url(), "--", "echo", "built"]);
         command.env("LESSOR_API_KEY", key).output().unwrap()
     };
     assert_eq!(printed(&run(&builder)), "built");
-    let options = ["create", "--name", "eyes", "--tenant", "acme", "--role", "reader"];
+    let options = ["create", "--name", "eyes", "--tenant", "default", "--role", "reader"];
     let refused = run(&printed(&key(&server, &admin, &options)));
     assert!(!refused.status.success());
     assert!(String::from_utf8_lossy(&refused.stderr).contains("builder"), "{refused:?}");

@@ -50,10 +50,18 @@ impl Identity {
         Identity { name, key_id, grants: Arc::new(grants), all_tenants, expires_at }
     }
 
-    /// The worker in the process of the server, which needs no credential and serves all tenants.
+    /// The worker in the process of the server, which needs no credential and serves the default tenant: the actions of
+    /// different tenants do not share a worker.
     pub(crate) fn embedded_worker() -> Identity {
-        let grants = Arc::new(Grants { roles: vec![Role::Worker], ..Grants::default() });
-        Identity { name: "embedded worker".into(), key_id: None, grants, all_tenants: true, expires_at: None }
+        let tenants = vec![Arc::from(DEFAULT_SCOPE_NAME)];
+        let grants = Arc::new(Grants { tenants, roles: vec![Role::Worker], ..Grants::default() });
+        Identity {
+            name: "embedded worker".into(),
+            key_id: None,
+            grants,
+            all_tenants: false,
+            expires_at: None,
+        }
     }
 
     pub(super) fn of_token(token: &TokenIdentity) -> Identity {
