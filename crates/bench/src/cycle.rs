@@ -8,15 +8,17 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::json;
+use worker::executors::Backend;
 
 use super::fdatasync::Syncs;
 use super::http::{Server, noop_rate};
 use super::in_process::InProcess;
 use super::load::{LoadGenerator, Rate};
+use super::protection::Protection;
 use super::redis_streams::RedisStreams;
 use super::report::{Line, Report};
 use super::{Transport, fdatasync, fixture, grpc, name_of};
@@ -53,9 +55,18 @@ pub(crate) struct Options {
     /// --appendfsync always
     #[arg(long, value_name = "redis://HOST:PORT")]
     beside: Option<String>,
+
+    /// Measures HTTP with each of these protections of the server, in turns
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "none")]
+    protect: Vec<Protection>,
 }
 
 pub(crate) async fn run(options: &Options, below: &Path, report: &Report) -> Result<()> {
+    let is_http_only = options.transport.iter().all(|transport| *transport == Transport::Http);
+    ensure!(
+        is_http_only || options.protect == [Protection::None],
+        "--protect needs --transport http: other transports are measured without protection"
+    );
     let redis = match &options.beside {
         Some(url) => Some(RedisStreams::connect(url).await?),
         None => None,
@@ -63,7 +74,9 @@ pub(crate) async fn run(options: &Options, below: &Path, report: &Report) -> Res
     for &transport in &options.transport {
         for &clients in &options.clients {
             for _ in 0..options.rounds {
-                round(options, transport, clients, below, report).await?;
+                for &protection in &options.protect {
+                    round(options, transport, clients, protection, below, report).await?;
+                }
                 if let Some(redis) = &redis {
                     report.line(beside(options, redis, clients).await?);
                 }
@@ -84,6 +97,7 @@ async fn round(
     options: &Options,
     transport: Transport,
     clients: usize,
+    protection: Protection,
     below: &Path,
     report: &Report,
 ) -> Result<()> {
@@ -105,7 +119,8 @@ async fn round(
                 .figure("cpu_us_per_cycle", cycles.client_cpu_us)
         }
         Transport::Http => {
-            let server = Server::start(&data).await?;
+            let server = Server::start_with(&data, Backend::Host, protection).await?;
+            let line = line.with("protection", name_of(&protection));
             let noop = noop_rate(&server, clients, LIMIT_TIME).await?;
             let cycles = http(&server, clients, options.payload, time).await?;
             let third = noop.per_s / 3.0;

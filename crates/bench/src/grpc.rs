@@ -1,7 +1,6 @@
 //! Measures the worker service over gRPC: three calls per cycle, or streams with batches; and a health check, which is
 //! the no-op of the same stack.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -32,7 +31,7 @@ const BATCHES: usize = 2;
 pub(crate) async fn noop(server: &Server, clients: usize, time: Duration) -> Result<Rate> {
     let mut load = LoadGenerator::new(0);
     for _ in 0..clients {
-        let mut client = HealthClient::new(connect(server.address()).await?);
+        let mut client = HealthClient::new(connect(server).await?);
         let done = load.done.clone();
         load.clients.spawn(async move {
             loop {
@@ -55,9 +54,9 @@ pub(crate) async fn cycles(
     let size = batch.unwrap_or(1);
     let mut load = LoadGenerator::new(clients * size);
     for n in 0..clients {
-        let submitter = connect(server.address()).await?;
+        let submitter = connect(server).await?;
         load.clients.spawn(submit(submitter, load.open_tasks.clone(), payload(payload_bytes), size));
-        let worker = WorkerSchedulerClient::new(connect(server.address()).await?);
+        let worker = WorkerSchedulerClient::new(connect(server).await?);
         let (worker_id, open_tasks, done) = (format!("w{n}"), load.open_tasks.clone(), load.done.clone());
         match batch {
             Some(batch) => load.clients.spawn(work(worker, worker_id, batch, open_tasks, done)),
@@ -85,8 +84,9 @@ async fn call(
     }
 }
 
-async fn connect(address: SocketAddr) -> Result<Channel> {
-    Ok(Endpoint::from_shared(format!("http://{address}"))?.tcp_nodelay(true).connect().await?)
+async fn connect(server: &Server) -> Result<Channel> {
+    let endpoint = Endpoint::from_shared(server.url().to_string())?.tcp_nodelay(true);
+    Ok(server.connector().connect(&endpoint).await?)
 }
 
 fn payload(bytes: usize) -> Bytes {

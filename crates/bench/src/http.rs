@@ -6,43 +6,58 @@ use std::process::Stdio;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use bytes::Bytes;
+use credentials::Connector;
 use http_body_util::{BodyExt, Full};
 use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderValue};
 use hyper::{Method, Request};
 use hyper_util::rt::TokioIo;
 use procfs::process::Process;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
+use tower::ServiceExt;
+use url::Url;
 use worker::executors::Backend;
 
 use super::load::{LoadGenerator, Rate};
 use super::percentiles::Percentiles;
+use super::protection::Protection;
 
 /// The longest wait for the server to start.
 const MAX_START: Duration = Duration::from_secs(60);
+/// The longest wait for a connection.
+const MAX_CONNECT: Duration = Duration::from_secs(10);
 
 /// `lessor up` on a free port, killed when it is dropped.
 pub(crate) struct Server {
     child: Child,
+    url: Url,
     address: SocketAddr,
+    connector: Connector,
 }
 
 impl Server {
     /// Actions run as plain processes.
     pub(crate) async fn start(directory: &Path) -> Result<Server> {
-        Server::start_with(directory, Backend::Host).await
+        Server::start_with(directory, Backend::Host, Protection::None).await
     }
 
-    pub(crate) async fn start_with(directory: &Path, backend: Backend) -> Result<Server> {
+    pub(crate) async fn start_with(
+        directory: &Path,
+        backend: Backend,
+        protection: Protection,
+    ) -> Result<Server> {
         let program = std::env::current_exe().context("cannot find this program")?;
+        let prepared = protection.prepare(&program, directory).await?;
         let mut child = Command::new(program)
             .args(["up", "--listen", "127.0.0.1:0", "--data"])
             .arg(directory)
             .args(["--backend", backend.name(), "--work-dir"])
             .arg(directory.with_extension("work"))
+            .args(&prepared.server_arguments)
             .env("LESSOR_LOG", "warn")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -64,7 +79,10 @@ impl Server {
                 line.clear();
             }
         });
-        Ok(Server { child, address: address.trim().parse()? })
+        let address: SocketAddr = address.trim().parse()?;
+        let url = Url::parse(&format!("{}://{address}", prepared.scheme))?;
+        let connector = prepared.connector(&url)?;
+        Ok(Server { child, url, address, connector })
     }
 
     /// Kills the server and waits until the process is gone.
@@ -77,22 +95,40 @@ impl Server {
         Ok(Process::new(i32::try_from(process)?)?)
     }
 
-    pub(crate) fn address(&self) -> SocketAddr {
-        self.address
+    pub(crate) fn url(&self) -> &Url {
+        &self.url
+    }
+
+    /// How clients connect to the server.
+    pub(crate) fn connector(&self) -> &Connector {
+        &self.connector
     }
 
     pub(crate) async fn connect(&self) -> Result<Client> {
-        let stream = TcpStream::connect(self.address).await?;
-        stream.set_nodelay(true)?;
-        let (sender, connection) = handshake(TokioIo::new(stream)).await?;
-        tokio::spawn(connection);
-        Ok(Client { sender, host: self.address.to_string() })
+        let sender = if self.url.scheme() == "https" {
+            let connector = self.connector.http(MAX_CONNECT)?;
+            let stream = connector.oneshot(self.url.as_str().parse()?).await;
+            let stream = stream.map_err(|error| anyhow!("cannot connect: {error}"))?;
+            let (sender, connection) = handshake(stream).await?;
+            tokio::spawn(connection);
+            sender
+        } else {
+            let stream = TcpStream::connect(self.address).await?;
+            stream.set_nodelay(true)?;
+            let (sender, connection) = handshake(TokioIo::new(stream)).await?;
+            tokio::spawn(connection);
+            sender
+        };
+        let host = HeaderValue::try_from(self.address.to_string())?;
+        let authorization = self.connector.authorization().map(HeaderValue::try_from).transpose()?;
+        Ok(Client { sender, host, authorization })
     }
 }
 
 pub(crate) struct Client {
     sender: SendRequest<Full<Bytes>>,
-    host: String,
+    host: HeaderValue,
+    authorization: Option<HeaderValue>,
 }
 
 impl Client {
@@ -105,12 +141,13 @@ impl Client {
     }
 
     async fn send(&mut self, method: Method, path: &str, body: Bytes) -> Result<Bytes> {
-        let request = Request::builder()
-            .method(method)
-            .uri(path)
-            .header("host", &self.host)
-            .header("content-type", "application/json")
-            .body(Full::new(body))?;
+        let mut request = Request::builder().method(method).uri(path).body(Full::new(body))?;
+        let headers = request.headers_mut();
+        headers.insert(HOST, self.host.clone());
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        if let Some(authorization) = &self.authorization {
+            headers.insert(AUTHORIZATION, authorization.clone());
+        }
         self.sender.ready().await?;
         let response = self.sender.send_request(request).await?;
         let status = response.status();

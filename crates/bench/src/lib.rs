@@ -14,6 +14,7 @@ mod latency;
 mod load;
 mod percentiles;
 mod process;
+mod protection;
 mod reapi;
 mod redis_streams;
 mod replay;

@@ -38,3 +38,20 @@ fn remote_execution_is_measured_in_every_mode() {
     }
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "nothing is left behind");
 }
+
+#[test]
+fn a_protected_server_is_measured_by_clients_with_keys_over_tls() {
+    let dir = tempfile::tempdir().unwrap();
+    for (bench, figure) in [
+        (&["cycle", "--transport", "http", "--clients", "2", "--seconds", "1"][..], "cycles_per_s"),
+        (&["reapi", "--only", "action-result", "--seconds", "1"][..], "hits_per_s"),
+    ] {
+        let mut command = lessor(&["bench", "--json", "--dir"]);
+        command.arg(dir.path()).args(bench).args(["--protect", "keys-tls"]);
+        let output = Ran::from(command.output().unwrap()).ok().stdout;
+        let line: Value = serde_json::from_str(output.trim()).unwrap();
+        assert_eq!(line["protection"], "keys-tls", "{line}");
+        assert!(line[figure].as_f64().unwrap() > 0.0, "{line}");
+    }
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "nothing is left behind");
+}

@@ -29,6 +29,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "ledger",
             "coordinator",
             "blobs",
+            "credentials",
             "execution",
             "reapi-client",
             "contract-clients",

@@ -28,6 +28,7 @@ use worker::executors::{self, Backend, ExecutorOptions};
 
 use super::http::Server;
 use super::load::{LoadGenerator, Rate};
+use super::protection::Protection;
 use super::report::Report;
 use super::{fixture, name_of};
 use row::Row;
@@ -53,6 +54,14 @@ pub(crate) struct Options {
     /// Size of a streamed blob
     #[arg(long, value_name = "MIB", default_value_t = 64, value_parser = clap::value_parser!(u64).range(1..=4_096))]
     stream_mib: u64,
+
+    /// Measures each row with each of these protections of the server, in turns
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "none")]
+    protect: Vec<Protection>,
+
+    /// Measures each row more than once, in turns
+    #[arg(long, value_name = "ROUNDS", default_value_t = 1)]
+    rounds: u32,
 }
 
 fn parse_seconds(text: &str) -> Result<Duration, String> {
@@ -92,8 +101,9 @@ struct Trial<'a> {
 impl Trial<'_> {
     /// A client whose connection is open, so that the measurement does not include it.
     async fn connect(&self) -> Result<Client> {
-        let url = format!("http://{}", self.server.address());
-        let client = Client::new(&url, &reapi_client::Options::default())?;
+        let connector = self.server.connector().clone();
+        let options = reapi_client::Options { connector, ..reapi_client::Options::default() };
+        let client = Client::new(self.server.url().as_str(), &options)?;
         client.capabilities("", CONNECT_TIMEOUT).await?;
         Ok(client)
     }
@@ -137,25 +147,31 @@ pub(crate) async fn run(options: &Options, below: &Path, report: &Report) -> Res
             Mode::ExecuteSandbox => &[1],
             _ => &[CLIENTS],
         };
+        let backend = if mode == Mode::ExecuteSandbox { Backend::Sandbox } else { Backend::Host };
+        let tried = fixture::directory(below)?;
+        if let Some(why) = unusable(backend, tried.path()).await {
+            report.note(&format!("{} is left out: {why}", name_of(&mode)));
+            continue;
+        }
         for &clients in clients {
-            report.note(&format!("{}, {:?} …", name_of(&mode), options.seconds));
-            let directory = fixture::directory(below)?;
-            let backend = if mode == Mode::ExecuteSandbox { Backend::Sandbox } else { Backend::Host };
-            if let Some(why) = unusable(backend, directory.path()).await {
-                report.note(&format!("{} is left out: {why}", name_of(&mode)));
-                continue;
+            for _ in 0..options.rounds {
+                for &protection in &options.protect {
+                    report.note(&format!("{}, {:?} …", name_of(&mode), options.seconds));
+                    let directory = fixture::directory(below)?;
+                    let data = directory.path().join("data");
+                    let server = Server::start_with(&data, backend, protection).await?;
+                    let trial = Trial {
+                        server: &server,
+                        clients,
+                        time: options.seconds,
+                        stream_bytes: options.stream_mib << 20,
+                    };
+                    let rows =
+                        measure(mode, &trial, directory.path()).await.with_context(|| name_of(&mode))?;
+                    rows.iter().for_each(|row| row::print(report, row, protection));
+                    server.stop().await?;
+                }
             }
-            let server = Server::start_with(&directory.path().join("data"), backend).await?;
-            let trial = Trial {
-                server: &server,
-                clients,
-                time: options.seconds,
-                stream_bytes: options.stream_mib << 20,
-            };
-            for row in measure(mode, &trial, directory.path()).await.with_context(|| name_of(&mode))? {
-                row::print(report, &row);
-            }
-            server.stop().await?;
         }
     }
     Ok(())

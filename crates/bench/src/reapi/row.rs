@@ -1,6 +1,8 @@
 //! Prints one row of the table: a figure, its goal and its processor time.
 
 use super::super::load::Rate;
+use super::super::name_of;
+use super::super::protection::Protection;
 use super::super::report::{Line, Report};
 
 /// A figure, with a goal where there is one.
@@ -71,12 +73,19 @@ pub(super) fn print_headings(report: &Report) {
 }
 
 /// Prints a row: columns for people, an object per line for programs.
-pub(super) fn print(report: &Report, row: &Row) {
-    if report.is_json() { report.line(line(row)) } else { println!("{}", text(row)) }
+pub(super) fn print(report: &Report, row: &Row, protection: Protection) {
+    if report.is_json() {
+        report.line(line(row, protection));
+    } else if protection == Protection::None {
+        println!("{}", text(row));
+    } else {
+        println!("{} ({})", text(row), name_of(&protection));
+    }
 }
 
-fn line(row: &Row) -> Line {
+fn line(row: &Row, protection: Protection) -> Line {
     let mut line = Line::new("reapi").with("mode", row.mode).with("clients", row.clients);
+    line = line.with("protection", name_of(&protection));
     line = line.figure(row.name, row.value);
     if let Some(goal) = row.goal {
         line = line.figure("goal", goal.value()).figure("share_of_goal", goal.share_reached(row.value));

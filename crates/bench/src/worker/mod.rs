@@ -54,7 +54,7 @@ pub(crate) struct Options {
 pub(crate) async fn run(options: &Options, below: &Path, report: &Report) -> Result<()> {
     let directory = fixture::directory(below)?;
     let server = Server::start(&directory.path().join("data")).await?;
-    let url = format!("http://{}", server.address());
+    let url = server.url().to_string();
     let downloads = Arc::new(Downloads::default());
     let (inner, counted) =
         (Arc::new(Client::new(&url, &reapi_client::Options::default())?), downloads.clone());
