@@ -55,6 +55,19 @@ const TEST_TOOLS: &[Tool] = &[
         needed_for: "remote builds",
     },
     Tool {
+        name: "libnetty-tcnative",
+        probe: &["sh", "-c", "test -e /usr/lib/*/jni/libnetty-tcnative.so"],
+        package: "libnetty-tcnative-jni",
+        needed_for: "remote builds over TLS",
+    },
+    Tool {
+        name: "stunnel",
+        probe: &["which", "stunnel"],
+        package: "stunnel4",
+        needed_for: "clients that speak no TLS",
+    },
+    Tool { name: "ip", probe: &["ip", "-V"], package: "iproute2", needed_for: "a worker on another host" },
+    Tool {
         name: "bazel_skylib",
         probe: &["test", "-e", "/usr/share/bazel/tools/skylib/WORKSPACE"],
         package: "bazel-skylib",

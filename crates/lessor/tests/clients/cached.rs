@@ -26,7 +26,7 @@ fn bazel_caches_over_grpc_and_over_http() {
     }
 }
 
-/// Over HTTP, because Debian's Bazel has no ALPN and so no `grpcs`. It trusts what its Java virtual machine trusts.
+/// Over HTTP, where Bazel trusts what its Java virtual machine trusts.
 #[test]
 fn x21_bazel_caches_through_tls() {
     let dir = tempfile::tempdir().unwrap();

@@ -9,6 +9,7 @@ mod fake_repositories;
 mod killed;
 mod ledger;
 mod moon;
+mod protected;
 #[path = "../support/mod.rs"]
 mod support;
 mod workspace;

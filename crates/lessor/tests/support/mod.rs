@@ -8,6 +8,7 @@
 pub(crate) mod certificates;
 pub(crate) mod fake;
 pub(crate) mod gates;
+pub(crate) mod protected;
 pub(crate) mod proxy;
 pub(crate) mod worker;
 

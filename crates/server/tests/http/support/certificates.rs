@@ -35,8 +35,13 @@ impl Authority {
 
     /// Signs a certificate for this machine, of a server or a client, and writes it to `NAME.pem` and `NAME.key`.
     pub(crate) fn issue(&self, dir: &Path, name: &str) -> Files {
-        let params = CertificateParams::new(["localhost".to_owned(), "127.0.0.1".to_owned()]);
-        self.sign(params.unwrap(), dir, name)
+        self.issue_for(dir, name, &["localhost", "127.0.0.1"])
+    }
+
+    /// The same, for other host names and addresses.
+    pub(crate) fn issue_for(&self, dir: &Path, name: &str, hosts: &[&str]) -> Files {
+        let hosts: Vec<String> = hosts.iter().map(|host| (*host).to_owned()).collect();
+        self.sign(CertificateParams::new(hosts).unwrap(), dir, name)
     }
 
     /// A certificate whose time is over.
