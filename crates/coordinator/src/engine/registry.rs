@@ -15,7 +15,7 @@ use tokio::sync::watch;
 use super::drained_workers::DrainedWorkers;
 use crate::request::{Order, OrderRefusal, OrderWorker, TenantWorker, WorkerView};
 
-/// Most workers remembered. Beyond it, the unregistered worker that was seen longest ago is dropped.
+/// Most workers remembered. Beyond it, an unregistered worker is dropped: one that has left, or that was seen longest ago.
 const MAX_WORKERS: usize = 10_000;
 /// A worker that was silent for so long is registered no more (S3-30).
 const HEARTBEAT_TIMEOUT_MS: u64 = 120_000;
@@ -25,7 +25,7 @@ type Key = (Scope, Arc<str>);
 pub struct Registry {
     workers: Mutex<HashMap<Key, SeenWorker>>,
     heartbeat_timeout_ms: AtomicU64,
-    /// When a worker was last dropped for lack of capacity.
+    /// When a worker that was heard lately was last dropped for lack of capacity.
     evicted_at: AtomicU64,
     /// Whether any worker may be registered. Cleared by [`Registry::expire`].
     has_registered: AtomicBool,
@@ -116,7 +116,7 @@ impl Registry {
         self.heartbeat_timeout_ms.store(timeout_ms, Ordering::Relaxed);
     }
 
-    /// When a worker was last dropped for lack of capacity. The registry does not know about its silence.
+    /// When a worker that was heard lately was last dropped for lack of capacity. The registry does not know about its silence.
     pub fn evicted_at(&self) -> Time {
         Time(self.evicted_at.load(Ordering::Relaxed))
     }
@@ -374,24 +374,25 @@ impl Registry {
     }
 
     /// Evicts a worker at the limit. An unregistered worker never evicts a registered one, and a worker that registers
-    /// evicts one of its own tenant if it can.
+    /// evicts one of its own tenant if it can. A worker that was silent for the timeout, or has left and given its leases
+    /// back, can be evicted without harm: its absence from the registry says the same.
     fn insert(&self, workers: &mut HashMap<Key, SeenWorker>, key: Key, new: SeenWorker) {
         if workers.len() >= MAX_WORKERS && !workers.contains_key(&key) {
             let rank = |(other, known): &(&Key, &SeenWorker)| {
-                let is_registered = known.registered.is_some() && !self.is_silent(known, new.at);
-                (is_registered, is_registered && other.0.tenant != key.0.tenant, known.at)
+                let is_heard = !self.is_silent(known, new.at) && !known.has_left;
+                let is_registered = known.registered.is_some() && is_heard;
+                (is_registered, is_registered && other.0.tenant != key.0.tenant, is_heard, known.at)
             };
             let first = workers.iter().map(|known| (rank(&known), known.0)).min_by_key(|(rank, _)| *rank);
-            match first.map(|((is_registered, ..), other)| (is_registered, other.clone())) {
-                Some((true, _)) if new.registered.is_none() => {
+            if let Some(((is_registered, _, is_heard, _), other)) = first {
+                if is_heard {
                     self.evicted_at.store(new.at.0, Ordering::Relaxed);
+                }
+                if is_registered && new.registered.is_none() {
                     return;
                 }
-                Some((_, other)) => {
-                    self.evicted_at.store(new.at.0, Ordering::Relaxed);
-                    workers.remove(&other);
-                }
-                None => {}
+                let other = other.clone();
+                workers.remove(&other);
             }
         }
         workers.insert(key, new);

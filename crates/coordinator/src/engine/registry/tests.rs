@@ -21,6 +21,31 @@ fn the_worker_seen_longest_ago_is_evicted() {
     assert_eq!(&*view[0].worker, "w00001");
 }
 
+/// Lost workers are not looked for until a timeout after the last eviction. A registry that was full of names of long ago
+/// evicted one for each new name, so that no worker was ever found lost again.
+#[test]
+fn s3_38_the_eviction_of_workers_that_are_gone_does_not_hide_a_silence() {
+    let (registry, left) = (Registry::default(), Arc::from("left"));
+    for n in 1..MAX_WORKERS {
+        registry.record_heartbeat(&scope(), &Arc::from(format!("w{n:05}")), Time(n as u64));
+    }
+    let now = Time(MAX_WORKERS as u64);
+    registry.register(&scope(), &left, Registration::default(), now);
+    registry.unregister(&scope(), &left, None, now);
+    let is_known = |worker: &str| registry.heard_lately(now).iter().any(|(_, known)| **known == *worker);
+    registry.record_heartbeat(&scope(), &Arc::from("one more"), now);
+    assert!(!is_known("left") && is_known("w00001"), "who has left goes first");
+    assert_eq!(registry.evicted_at(), Time(0));
+    registry.record_heartbeat(&scope(), &Arc::from("another"), now);
+    assert!(!is_known("w00001"));
+    assert_eq!(registry.evicted_at(), now, "this one was heard, and could be silent from now on");
+    let later = now.plus_ms(HEARTBEAT_TIMEOUT_MS);
+    for n in 0..5 {
+        registry.record_heartbeat(&scope(), &Arc::from(format!("new{n}")), later);
+    }
+    assert_eq!(registry.evicted_at(), now, "those were silent for the timeout");
+}
+
 #[test]
 fn unregistered_workers_evict_no_registered_one() {
     let (registry, w, silent) = (Registry::default(), Arc::from("w"), Arc::from("silent"));
