@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::event::TaskCreated;
 use crate::field::HeapBytes;
 use crate::{
     Backoff, CancelCause, Contract, DeadReason, Digest, LeaseRef, Position, Properties, QueueKey,
@@ -275,7 +276,6 @@ impl Task {
 
     /// A fair estimate of the memory that the task takes, indexes included.
     pub(crate) fn bytes(&self) -> usize {
-        const FIXED_BYTES: usize = 320;
         let phase = match &self.phase {
             Phase::Leased(lease) => {
                 let texts = [&lease.session, &lease.started_by];
@@ -286,19 +286,32 @@ impl Task {
             Phase::Dead { detail: Some(detail), .. } => detail.len() + 16,
             _ => 0,
         };
-        let options =
-            self.options.as_ref().map_or(0, |options| 288 + options.collect_fields::<HeapBytes>().0);
-        FIXED_BYTES
-            + self.payload.len()
+        bytes_when_created(&self.payload, self.options.as_deref(), &self.properties)
             + phase
-            + options
             + self.reports.len() * size_of::<Report>()
             + self.cancel.as_ref().map_or(0, |cancel| cancel.reason.len() + 64)
             + self.last_error.as_ref().map_or(0, |error| error.heap_bytes())
             + self.details.as_ref().map_or(0, |details| 80 + details.collect_fields::<HeapBytes>().0)
-            + self.properties.heap_bytes()
-            + self.operations.iter().map(|name| name.len() + 32).sum::<usize>()
+            + self.operations.iter().map(|name| operation_bytes(name)).sum::<usize>()
     }
+}
+
+impl TaskCreated {
+    /// What [`Task::bytes`] is once the task is created.
+    pub(crate) fn task_bytes(&self) -> usize {
+        bytes_when_created(&self.payload, self.options.as_deref(), &self.properties)
+            + self.operation.as_deref().map_or(0, operation_bytes)
+    }
+}
+
+fn bytes_when_created(payload: &[u8], options: Option<&TaskOptions>, properties: &Properties) -> usize {
+    const FIXED_BYTES: usize = 320;
+    let options = options.map_or(0, |options| 288 + options.collect_fields::<HeapBytes>().0);
+    FIXED_BYTES + payload.len() + options + properties.heap_bytes()
+}
+
+fn operation_bytes(name: &str) -> usize {
+    name.len() + 32
 }
 
 impl Lease {

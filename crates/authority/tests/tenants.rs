@@ -122,7 +122,9 @@ fn a_tenant_with_all_memory_that_it_may_have_leaves_room_for_others() {
         panic!("refused for another reason");
     };
     assert_eq!((&*tenant, bytes), ("greedy", tasks.usage("greedy").bytes));
-    assert!(bytes >= free * TENANT_SHARE);
+    // The task that was refused counts on both sides.
+    let new_bytes = 1_000 + 320;
+    assert!(bytes + new_bytes > (free - new_bytes) * TENANT_SHARE);
     assert!(bytes > MAX_BYTES / 4 * 3, "old tasks are purged before anything is refused");
     tasks.fill_memory("second");
     assert!(tasks.usage("second").bytes > MAX_BYTES / 16, "{:?}", tasks.usage("second"));
@@ -133,6 +135,23 @@ fn a_tenant_with_all_memory_that_it_may_have_leaves_room_for_others() {
     }
     assert!(tasks.submit("another", "q", 1).is_ok());
     assert!(tasks.state.bytes() < MAX_BYTES);
+    assert_eq!(tasks.state.check_invariants(), Ok(()));
+}
+
+/// The size of the new task did not count: each of a thousand tenants could add a task of a mebibyte to a full memory.
+#[test]
+fn the_tasks_of_many_tenants_do_not_exceed_the_memory() {
+    const MAX_BYTES: usize = 32 << 20;
+    let mut tasks = Tasks::new();
+    tasks.state.set_max_bytes(MAX_BYTES);
+    for n in 0..100 {
+        let _ = tasks.submit(&format!("t{n}"), "q", 1 << 20);
+    }
+    assert!(tasks.state.bytes() <= MAX_BYTES, "{} bytes", tasks.state.bytes());
+    let before = tasks.state.bytes();
+    assert!(tasks.submit("another", "q", 1).is_ok(), "what is reserved for a tenant is there");
+    assert_eq!(tasks.state.bytes() - before, tasks.usage("another").bytes);
+    assert!(matches!(tasks.submit("one more", "q", 1 << 20), Err(Refusal::StateFull { .. })));
     assert_eq!(tasks.state.check_invariants(), Ok(()));
 }
 

@@ -4,21 +4,24 @@
 use std::sync::Arc;
 
 use super::Refusal;
+use crate::State;
+use crate::event::TaskCreated;
 use crate::limits::{
     DEFAULT_TENANT, MAX_QUEUES, MAX_REQUIREMENT_SETS, MAX_TENANTS, RESERVED_MEMORY_PART, RESERVED_QUEUES,
     TENANT_SHARE,
 };
-use crate::{Properties, QueueKey, State};
 
-/// Whether one more task may be added to the queue.
-pub(super) fn admit_task(state: &State, key: &QueueKey, properties: &Arc<Properties>) -> Result<(), Refusal> {
-    let tenant = &key.scope.tenant;
-    let queue = state.queue_by_key(key);
+/// Whether this task may be created. Its own memory counts, or each of many tenants could go beyond the limit by a task.
+pub(super) fn admit_task(state: &State, created: &TaskCreated) -> Result<(), Refusal> {
+    let tenant = &created.queue.scope.tenant;
+    let queue = state.queue_by_key(&created.queue);
     let usage = queue.map(|queue| state.tenant_of(queue)).or_else(|| state.tenant_usage(tenant));
     let bytes = usage.unwrap_or_default().bytes;
     let reserved = state.max_bytes() / RESERVED_MEMORY_PART;
     let free = (state.max_bytes() - reserved).saturating_sub(state.bytes());
-    if bytes >= reserved / MAX_TENANTS && is_share_used(bytes, free) {
+    let new_bytes = created.task_bytes();
+    let (bytes_after, free_after) = (bytes + new_bytes, free.saturating_sub(new_bytes));
+    if bytes_after > reserved / MAX_TENANTS && bytes_after > free_after.saturating_mul(TENANT_SHARE) {
         return Err(Refusal::StateFull { tenant: tenant.clone(), bytes, free });
     }
     match queue {
@@ -28,7 +31,7 @@ pub(super) fn admit_task(state: &State, key: &QueueKey, properties: &Arc<Propert
         }
         Some(queue)
             if queue.ready.requirement_sets() >= MAX_REQUIREMENT_SETS
-                && !queue.ready.has_requirement_set(properties) =>
+                && !queue.ready.has_requirement_set(&created.properties) =>
         {
             Err(Refusal::TooManyRequirements)
         }
@@ -45,14 +48,9 @@ pub(super) fn admit_queue(state: &State, tenant: &Arc<str>) -> Result<(), Refusa
     }
     let queues = usage.unwrap_or_default().queues;
     let free = MAX_QUEUES.saturating_sub(state.queue_count());
-    if queues >= RESERVED_QUEUES && is_share_used(queues, free) {
+    if queues >= RESERVED_QUEUES && queues >= free.saturating_mul(TENANT_SHARE) {
         Err(Refusal::TooManyQueues { tenant: tenant.clone(), queues, free })
     } else {
         Ok(())
     }
-}
-
-/// Whether a tenant uses as much as it may of something of which so much is free.
-fn is_share_used(used: usize, free: usize) -> bool {
-    used >= free.saturating_mul(TENANT_SHARE)
 }

@@ -40,9 +40,6 @@ impl RedriveTask {
             return Decision::only(RedriveAnswer::Existing(existing));
         }
         let queue = &state.queue_at(slot).key;
-        if let Err(refusal) = admit_task(state, queue, &task.properties) {
-            return Decision::only(RedriveAnswer::Refused(refusal));
-        }
         // The dedup key stays with the old task, and a deadline that has passed would kill the new one at once.
         let old = task.options.as_deref().cloned().unwrap_or_default();
         let options = TaskOptions { dedup: None, deadline: None, redrive_of: Some(task.id), ..old };
@@ -56,6 +53,9 @@ impl RedriveTask {
             options: Some(Arc::new(options)),
             operation: None,
         };
+        if let Err(refusal) = admit_task(state, &created) {
+            return Decision::only(RedriveAnswer::Refused(refusal));
+        }
         Decision::with(Event::TaskCreated(Box::new(created)), RedriveAnswer::Created(self.id))
     }
 }

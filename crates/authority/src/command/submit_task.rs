@@ -77,9 +77,6 @@ impl SubmitTask {
             let queue = self.queue.name.clone();
             return Decision::only(SubmitAnswer::Refused(Refusal::UnknownQueue { queue }));
         }
-        if let Err(refusal) = admit_task(state, &self.queue, &self.properties) {
-            return Decision::only(SubmitAnswer::Refused(refusal));
-        }
         let created = TaskCreated {
             task: self.id,
             queue: state
@@ -92,6 +89,9 @@ impl SubmitTask {
             options: self.options.clone(),
             operation: self.operation.clone(),
         };
+        if let Err(refusal) = admit_task(state, &created) {
+            return Decision::only(SubmitAnswer::Refused(refusal));
+        }
         Decision::with(Event::TaskCreated(Box::new(created)), SubmitAnswer::Created(self.id))
     }
 }

@@ -15,7 +15,7 @@ impl From<Refusal> for Problem {
             Refusal::StateFull { tenant, bytes, free } => {
                 let detail = format!(
                     "the tasks of tenant {tenant} use {bytes} bytes of memory, and {free} bytes are free: a tenant may use at \
-                     most {TENANT_SHARE} times what is free; wait until tasks are finished and purged, or raise \
+                     most {TENANT_SHARE} times what is free, counted with the new task; wait until tasks are finished and purged, or raise \
                      data.max_state_mib"
                 );
                 return Problem::new(Code::StateFull, detail);
