@@ -9,6 +9,7 @@ use authority::LeaseRef;
 use authority::command::{Grant, LeaseTasks, ReportCompletion, Verdict};
 use coordinator::Handle;
 use tokio::sync::{Semaphore, watch};
+use tokio::time::Instant;
 use url::Url;
 use wire::MAX_WAIT_MS;
 
@@ -187,17 +188,29 @@ impl App {
 
     /// Reports a completion. The outputs of an execution must be in the content store.
     pub(crate) async fn complete(&self, report: ReportCompletion) -> Result<Verdict, Problem> {
-        let _pinned = self.check_outputs(&report).await?;
+        let _pinned = self.check_outputs(&report, Instant::now()).await?;
         Ok(self.handle.complete(report).await?)
     }
 
     /// Checks that the outputs of a completed execution are in the content store, and keeps them there. Every completion goes
-    /// through here before the coordinator is asked; the guard is held until its answer.
-    pub(crate) async fn check_outputs(&self, report: &ReportCompletion) -> Result<PinnedOutputs, Problem> {
+    /// through here before the coordinator is asked; the guard is held until its answer. The time of a check counts from when
+    /// the report was received.
+    pub(crate) async fn check_outputs(
+        &self,
+        report: &ReportCompletion,
+        received_at: Instant,
+    ) -> Result<PinnedOutputs, Problem> {
         match &self.executions {
-            Some(executions) => Ok(PinnedOutputs { _pinned: executions.check_outputs(report).await? }),
+            Some(executions) => {
+                Ok(PinnedOutputs { _pinned: executions.check_outputs(report, received_at).await? })
+            }
             None => Ok(PinnedOutputs::default()),
         }
+    }
+
+    /// Whether any completion could have outputs to check.
+    pub(crate) fn has_executions(&self) -> bool {
+        self.executions.as_ref().is_some_and(|executions| !executions.in_flight.is_idle())
     }
 
     /// Whether the completion of an execution under this lease was refused without a verdict.

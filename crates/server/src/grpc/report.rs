@@ -11,6 +11,7 @@ use authority::event::ReleaseCause;
 use authority::limits::MAX_INLINE_BYTES;
 use authority::{Answer, Command, Digest, LeaseRef, Outcome, Rejection, ReportDetails, Scope, TaskError};
 use coordinator::{Batch, BatchItem};
+use tokio::time::Instant;
 use tonic::Status;
 use wire::grpc::{TaskState, TaskStatus, UpdateTaskStatusRequest, UpdateTaskStatusResponse, Verdict};
 
@@ -40,7 +41,7 @@ pub(super) async fn update(
     let decided = async {
         let mut batch = Batch::new();
         let asked = items(lease, request, &mut batch)?;
-        let _pinned = check_outputs(app, &batch).await?;
+        let _pinned = check_outputs(app, &batch, Instant::now()).await?;
         let answers = app.handle.decide(batch).await?;
         answer(asked, &mut answers.into_iter())
     };
@@ -48,10 +49,14 @@ pub(super) async fn update(
 }
 
 /// Checks the outputs of the completion that a report asks for, if it asks for one.
-pub(super) async fn check_outputs(app: &App, items: &Batch) -> Result<PinnedOutputs, Problem> {
+pub(super) async fn check_outputs(
+    app: &App,
+    items: &Batch,
+    received_at: Instant,
+) -> Result<PinnedOutputs, Problem> {
     match items.first() {
         Some(BatchItem::Command(Command::ReportCompletion(completion))) => {
-            app.check_outputs(completion).await
+            app.check_outputs(completion, received_at).await
         }
         _ => Ok(PinnedOutputs::default()),
     }

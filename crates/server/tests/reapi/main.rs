@@ -12,8 +12,10 @@ mod inputs;
 mod merging;
 mod missing_outputs;
 mod operations;
+mod slow_checks;
 #[path = "../../../blobs/tests/common/small_disk.rs"]
 mod small_disk;
+mod stalling;
 mod support;
 mod trees;
 mod uploads;

@@ -1,6 +1,11 @@
 //! W8: completions of executions whose outputs are not in the content store. A worker could commit a result that no client
 //! could ever fetch.
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use authority::command::LeaseTasks;
+use authority::{Contract, Scope};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bazel_remote_apis::build::bazel::remote::execution::v2::{
@@ -122,8 +127,13 @@ async fn w8_a_list_of_missing_outputs_is_bounded() {
 }
 
 async fn post(served: &Served, path: &str, body: Value) -> (u16, Value) {
+    post_with(served, path, "", body).await
+}
+
+/// With a task token, which only the callback contract reads.
+async fn post_with(served: &Served, path: &str, token: &str, body: Value) -> (u16, Value) {
     let client = reqwest::Client::builder().no_proxy().build().unwrap();
-    let request = client.post(format!("http://{}{path}", served.address)).json(&body);
+    let request = client.post(format!("http://{}{path}", served.address)).bearer_auth(token).json(&body);
     let response = in_time(request.send()).await.unwrap();
     (response.status().as_u16(), response.json().await.unwrap())
 }
@@ -159,6 +169,31 @@ async fn w8_every_http_contract_checks_the_outputs() {
         let (status, accepted) = post(&served, &path, body).await;
         assert_eq!(status, 200, "{accepted}");
     }
+    let mut result = result();
+    result.output_files[0].digest = Some(digest(b"callback"));
+    let output = json!({"exitCode": 0, "actionResult": STANDARD.encode(result.encode_to_vec())});
+    let action = served.action(&["callback"]).await;
+    let _waiting = served.execute(ask(&action)).await.unwrap();
+    let lease = LeaseTasks {
+        scope: Scope { tenant: "default".into(), workspace: "default".into() },
+        worker: "push:exec".into(),
+        session: None,
+        queues: vec!["exec".into()],
+        properties: Arc::default(),
+        max_tasks: 1,
+        request: None,
+        contract: Contract::Callbacks,
+    };
+    let grants = served.running.handle.lease(lease, Duration::from_secs(30)).await.unwrap();
+    let envelope = server::task_envelope(&served.app, &grants[0], "http://127.0.0.1").await.unwrap();
+    let path = format!("/v1/tasks/{}/completed", envelope.task_id);
+    let body = json!({"attempt": 1, "workerId": "w", "outcome": "SUCCEEDED", "output": output});
+    let (status, refused) = post_with(&served, &path, &envelope.task_token, body.clone()).await;
+    assert_eq!((status, &refused["error"]), (424, &json!("outputs_missing")), "{refused}");
+    assert_eq!(refused["digests"].as_array().unwrap().len(), 1, "{refused}");
+    served.upload(&[b"callback"]).await;
+    let (status, accepted) = post_with(&served, &path, &envelope.task_token, body).await;
+    assert_eq!(status, 200, "{accepted}");
     // A task of another queue is no execution, whatever its result looks like.
     post(&served, "/v1/tasks", json!({"queue": "q", "payload": 1})).await;
     let (_, leased) = post(&served, "/v1/leases", json!({"workerId": "v", "queues": ["q"]})).await;
@@ -226,6 +261,48 @@ async fn w8_heartbeats_without_lease_ids_do_not_extend_a_lease_whose_completion_
     // With its id the lease lives on, so a worker that uploads has time.
     served.upload(&[b"out", b"said"]).await;
     assert_eq!(worker.try_report(&task, complete(&result())).await.unwrap().verdict(), Verdict::Committed);
+    served.stop().await;
+}
+
+/// The late report cleared the note that the completion under the current lease was refused, so that heartbeats extended the
+/// lease again.
+#[tokio::test]
+async fn w8_a_late_report_of_an_earlier_attempt_does_not_revive_a_lease_whose_completion_lacked_outputs() {
+    let served = Served::start().await;
+    let (_waiting, mut worker, first) = begun(&served, "true").await;
+    let released = worker.try_report(&first, |report| report.release = true).await.unwrap();
+    assert_eq!(released.task_state(), wire::grpc::TaskState::Waiting);
+    let second = worker.lease().await;
+    missing(worker.try_report(&second, complete(&result())).await);
+    served.upload(&[b"late"]).await;
+    let file = OutputFile { path: "out".into(), digest: Some(digest(b"late")), ..OutputFile::default() };
+    let late = ActionResult { output_files: vec![file], ..ActionResult::default() };
+    let answer = worker.try_report(&first, complete(&late)).await.unwrap();
+    assert_eq!(answer.verdict(), Verdict::Cancelled);
+    let beat = HeartbeatRequest { worker_id: "w".to_owned(), ..HeartbeatRequest::default() };
+    let told = worker.client.report_heartbeat(beat).await.unwrap().into_inner();
+    assert!(told.leases.is_empty(), "{told:?}");
+    served.stop().await;
+}
+
+/// A name with another size is another blob, which is not there: nothing is committed that a client could not read.
+#[tokio::test]
+async fn w9_an_output_of_another_size_than_its_content_is_missing() {
+    let served = Served::start().await;
+    let (waiting, mut worker, task) = begun(&served, "true").await;
+    served.upload(&[b"out", b"said"]).await;
+    for wrong_size in [0, 2, 4, 1 << 40] {
+        let mut lying = result();
+        lying.output_files[0].digest.as_mut().unwrap().size_bytes = wrong_size;
+        let named = format!("blobs/{}/{wrong_size}", digest(b"out").hash);
+        assert_eq!(missing(worker.try_report(&task, complete(&lying)).await), [named]);
+    }
+    let mut lying = result();
+    lying.output_files[0].digest.as_mut().unwrap().size_bytes = -1;
+    let refused = worker.try_report(&task, complete(&lying)).await.unwrap_err();
+    assert_eq!(refused.code(), Code::InvalidArgument, "{refused:?}");
+    assert_eq!(worker.try_report(&task, complete(&result())).await.unwrap().verdict(), Verdict::Committed);
+    assert_eq!(waiting.response().await.result.unwrap().output_files, result().output_files);
     served.stop().await;
 }
 

@@ -33,6 +33,8 @@ use wire::grpc::{
     UpdateTaskStatusResponse,
 };
 
+use crate::stalling::{Gate, StallingBlobs};
+
 /// Long enough for anything that is not stuck.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How long a reader waits for a place where there are few.
@@ -46,6 +48,8 @@ pub(crate) struct Setup {
     pub receiving: server::Receiving,
     /// Most readers of large blobs at a time.
     pub max_reads: Option<usize>,
+    /// Stops the lookups of the content store while it is closed.
+    pub gate: Gate,
     /// Where the content is, if it is not with the rest.
     pub content: Option<std::path::PathBuf>,
 }
@@ -53,6 +57,7 @@ pub(crate) struct Setup {
 pub(crate) struct Served {
     pub address: SocketAddr,
     pub running: Running,
+    pub app: App,
     pub blobs: Arc<blobs::Local>,
     setup: Setup,
     stop: oneshot::Sender<()>,
@@ -90,6 +95,7 @@ impl Served {
     pub(crate) async fn stop(self) -> TempDir {
         let _ = self.stop.send(());
         in_time(self.serving).await.unwrap();
+        drop(self.app);
         self.running.stop().await.unwrap();
         drop(self.blobs);
         self.directory
@@ -128,8 +134,9 @@ impl Served {
             Some(limit) => Arc::new(blobs::ReadLimiter::with_limit(blobs.clone(), limit, SHORT_WAIT)),
             None => Arc::new(blobs::ReadLimiter::new(blobs.clone())),
         };
+        let gate = setup.gate.clone();
         let content = Content {
-            blobs: bounded,
+            blobs: Arc::new(StallingBlobs { inner: bounded, gate }),
             action_cache: blobs.clone(),
             results,
             settings: setup.settings,
@@ -138,13 +145,14 @@ impl Served {
         let receiving = setup.receiving;
         let options = server::Options { content: Some(content), receiving, ..server::Options::default() };
         let app = App::with_options(running.handle.clone(), [7; 32], options);
+        let serving_app = app.clone();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel::<()>();
-        let serving = tokio::spawn(server::serve_with(listener, app, Limits::default(), async {
+        let serving = tokio::spawn(server::serve_with(listener, serving_app, Limits::default(), async {
             let _ = stopped.await;
         }));
-        Served { address, running, blobs, setup, stop, serving, directory }
+        Served { address, running, app, blobs, setup, stop, serving, directory }
     }
 
     /// Where the content is.

@@ -1,21 +1,27 @@
-//! The reports and heartbeats of one message: decided in one go, answered in order.
+//! The reports and heartbeats of one message: heartbeats are decided first, then reports in one go; answered in order.
 
+use std::iter;
 use std::sync::Arc;
 
 use authority::Scope;
 use coordinator::Answers;
+use futures_util::{StreamExt, stream};
+use tokio::time::Instant;
 use wire::grpc::{
-    LeaseHeartbeat, ReportAnswer, UpdateTaskStatusRequest, UpdateTaskStatusResponse, Verdict, WorkResponse,
+    LeaseHeartbeat, LeaseStatus, ReportAnswer, UpdateTaskStatusRequest, UpdateTaskStatusResponse, Verdict,
+    WorkResponse,
 };
 
 use super::super::heartbeat;
 use super::super::reference;
 use super::super::report::{self, Asked};
 use super::super::values::{at_most, given};
-use crate::app::App;
+use crate::app::{App, PinnedOutputs};
 use crate::convert::{Problem, grpc_status};
 
 const MAX_REPORTS: usize = 1_000;
+/// Most reports of a message whose outputs are checked at the same time.
+const MAX_CHECKS: usize = 64;
 
 /// What one message asks for.
 pub(super) struct Batch {
@@ -36,20 +42,29 @@ impl Batch {
 
     /// Decides all of it. Each answer rests on durable records only.
     pub(super) async fn decide(self, app: App, scope: Scope, worker: Arc<str>) -> WorkResponse {
+        let received_at = Instant::now();
+        // Before the content store is asked for outputs: the leases that are held must not wait for it.
+        let leases = extend(&app, &scope, &worker, self.heartbeats).await;
+        let parse = |report| {
+            let mut own = coordinator::Batch::new();
+            (parse(&app, &scope, &worker, report, &mut own), own)
+        };
+        let asked: Vec<_> = self.reports.iter().map(parse).collect();
+        let checks: Vec<_> = if app.has_executions() {
+            let checks = asked.iter().map(|asked| report::check_outputs(&app, &asked.1, received_at));
+            stream::iter(checks.collect::<Vec<_>>()).buffered(MAX_CHECKS).collect().await
+        } else {
+            Vec::new()
+        };
+        let checks = checks.into_iter().chain(iter::repeat_with(|| Ok(PinnedOutputs::default())));
         let mut items = coordinator::Batch::with_capacity(self.reports.len());
         let (mut parsed, mut pinned) = (Vec::with_capacity(self.reports.len()), Vec::new());
-        for report in &self.reports {
-            let mut own = coordinator::Batch::new();
-            let asked = parse(&app, &scope, &worker, report, &mut own);
-            let checked = match asked {
-                Ok(asked) => report::check_outputs(&app, &own).await.map(|outputs| {
-                    pinned.push(outputs);
-                    items.extend(own);
-                    asked
-                }),
-                Err(problem) => Err(problem),
-            };
-            parsed.push(checked);
+        for ((asked, own), checked) in asked.into_iter().zip(checks) {
+            parsed.push(asked.and_then(|asked| {
+                pinned.push(checked?);
+                items.extend(own);
+                Ok(asked)
+            }));
         }
         let decided = if items.is_empty() { Ok(Answers::new()) } else { app.handle.decide(items).await };
         let reports = self.reports.into_iter().zip(parsed);
@@ -64,17 +79,24 @@ impl Batch {
                 reports.map(|(report, parsed)| to_proto(report.lease_id, undecided(parsed))).collect()
             }
         };
-        let leases = if self.heartbeats.is_empty() {
-            Vec::new()
-        } else {
-            // A stream leases from queues of its caller only, and is told the ids of no other leases.
-            let queues = heartbeat::HeldQueues::default();
-            match heartbeat::extend(&app, &scope, &worker, &self.heartbeats, &queues).await {
-                Ok(leases) => leases,
-                Err(problem) => heartbeat::undecided(self.heartbeats, &problem),
-            }
-        };
         WorkResponse { reports, leases, ..WorkResponse::default() }
+    }
+}
+
+async fn extend(
+    app: &App,
+    scope: &Scope,
+    worker: &Arc<str>,
+    heartbeats: Vec<LeaseHeartbeat>,
+) -> Vec<LeaseStatus> {
+    if heartbeats.is_empty() {
+        return Vec::new();
+    }
+    // A stream leases from queues of its caller only, and is told the ids of no other leases.
+    let queues = heartbeat::HeldQueues::default();
+    match heartbeat::extend(app, scope, worker, &heartbeats, &queues).await {
+        Ok(leases) => leases,
+        Err(problem) => heartbeat::undecided(heartbeats, &problem),
     }
 }
 

@@ -155,7 +155,8 @@ impl Stream {
                 Ok(()) = orders.changed(), if open => Next::Ordered,
                 () = &mut server_stops, if open => Next::Draining,
                 () = &mut late, if open => Next::Late,
-                () = &mut silent, if open => Next::Silent,
+                // Nobody is silent whose messages are not being read (C25).
+                () = &mut silent, if open && self.deciding.is_none() => Next::Silent,
             };
             match next {
                 Next::Decided(answers) => {

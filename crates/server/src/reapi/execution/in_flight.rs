@@ -257,7 +257,7 @@ impl InFlightExecutions {
     }
 
     /// Whether nothing is in flight, as far as this process knows by now.
-    pub(super) fn is_idle(&self) -> bool {
+    pub(crate) fn is_idle(&self) -> bool {
         self.is_loaded() && self.executions().is_empty()
     }
 
@@ -271,10 +271,20 @@ impl InFlightExecutions {
         self.executions().get(&task).map(|execution| execution.function)
     }
 
-    /// Notes whether the last completion was refused, and under which lease.
-    pub(super) fn set_refused(&self, task: TaskId, lease: Option<Position>) {
+    /// Notes that a completion under this lease was refused.
+    pub(super) fn set_refused(&self, task: TaskId, lease: Position) {
         if let Some(execution) = self.executions().get_mut(&task) {
-            execution.refused = lease;
+            execution.refused = Some(lease);
+        }
+    }
+
+    /// Notes that a completion under this lease has its outputs. A late report under an earlier lease says nothing about
+    /// the lease whose completion was refused.
+    pub(super) fn set_accepted(&self, task: TaskId, lease: Position) {
+        if let Some(execution) = self.executions().get_mut(&task)
+            && execution.refused == Some(lease)
+        {
+            execution.refused = None;
         }
     }
 

@@ -4,11 +4,13 @@
 //! A report that is refused here has no verdict: the worker uploads the outputs and reports again. A report whose verdict
 //! is recorded already, or whose lease is over, is passed on, because the authority commits nothing by it.
 
+use std::pin::pin;
 use std::time::Duration;
 
-use authority::command::ReportCompletion;
+use authority::LeaseRef;
+use authority::command::{ExtendLease, ReportCompletion};
 use blobs::Digest;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 use tonic::{Code as GrpcCode, Status};
 
 use super::outputs;
@@ -17,12 +19,19 @@ use crate::convert::{Code, Problem};
 use crate::reapi::Executions;
 use crate::reapi::messages::ActionResult;
 
-/// Longest check. Reports and heartbeats in the same stream wait for it, and its worker repeats the report.
+/// The longest time from the receipt of a report to the end of its check. The next message of a stream waits for it, and the
+/// worker repeats the report.
 const MAX_CHECK: Duration = Duration::from_secs(10);
+/// The longest pause between two extensions of a lease whose report is being checked.
+const MAX_PAUSE: Duration = Duration::from_secs(1);
 
 impl Executions {
     /// Pins the outputs of an execution and checks that they are present. The guard keeps them until the report is decided.
-    pub(crate) async fn check_outputs(&self, report: &ReportCompletion) -> Result<Option<PinGuard>, Problem> {
+    pub(crate) async fn check_outputs(
+        &self,
+        report: &ReportCompletion,
+        received_at: Instant,
+    ) -> Result<Option<PinGuard>, Problem> {
         if self.in_flight.is_idle() {
             return Ok(None);
         }
@@ -52,12 +61,12 @@ impl Executions {
             let held = self.pins.pin(&store, &needed);
             Ok::<_, Status>((held, store.missing(&needed).await?))
         };
-        let checked = timeout(MAX_CHECK, check).await;
+        let checked = self.keep_alive(lease, timeout_at(received_at + MAX_CHECK, check)).await;
         let checked = checked
             .unwrap_or_else(|_| Err(Status::resource_exhausted("the outputs could not be checked in time")));
         let problem = match checked {
             Ok((held, missing)) if missing.is_empty() => {
-                self.in_flight.set_refused(lease.task, None);
+                self.in_flight.set_accepted(lease.task, lease.fencing_token);
                 return Ok(held);
             }
             Ok((_, missing)) => outputs_missing(&missing),
@@ -68,11 +77,30 @@ impl Executions {
         }
         // What is not decided only now is decided when the same report comes again.
         if !matches!(problem.code, Code::Overloaded | Code::NotServing) {
-            self.in_flight.set_refused(lease.task, Some(lease.fencing_token));
+            self.in_flight.set_refused(lease.task, lease.fencing_token);
             let (task, why) = (lease.task, &problem.detail);
             tracing::warn!(%task, why, "the outputs of a completed execution were not accepted");
         }
         Err(problem)
+    }
+
+    /// Waits for a check, and keeps the worker and its lease alive meanwhile: they must not end because the content store is
+    /// slow (C25). A lease whose completion was refused before is left to the worker's own heartbeats.
+    async fn keep_alive<T>(&self, lease: &LeaseRef, check: impl Future<Output = T>) -> T {
+        let registry = self.handle.registry();
+        let third = Duration::from_millis((registry.heartbeat_timeout_ms() / 3).max(1));
+        let mut check = pin!(check);
+        loop {
+            if let Ok(checked) = timeout(MAX_PAUSE.min(third), &mut check).await {
+                return checked;
+            }
+            if self.in_flight.is_refused(lease.task, lease.fencing_token) {
+                registry.record_heartbeat(&lease.scope, &lease.worker, self.handle.now());
+            } else {
+                // A lease that is over stays over, which the report will be told.
+                let _ = self.handle.heartbeat(ExtendLease { lease: lease.clone() }, None).await;
+            }
+        }
     }
 
     /// Whether the lease of the report could still commit it.
