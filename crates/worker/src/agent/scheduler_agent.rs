@@ -27,6 +27,9 @@ use crate::{Config, Error, Failure, Outcome, Performer, Permit, Stopper};
 /// A lease lasts for several heartbeats, so that one of them may be lost.
 const HEARTBEATS_PER_LEASE: u32 = 3;
 const MIN_HEARTBEAT_INTERVAL: Duration = Duration::from_secs(1);
+/// How often a report that is answered with INTERNAL is repeated, which takes about twenty seconds. A server answers so when
+/// something in it failed for a moment, and a server that cannot read the result may do so each time.
+const MAX_INTERNAL_ERRORS: u32 = 8;
 
 pub(super) struct SchedulerAgent {
     client: SchedulerClient,
@@ -359,7 +362,7 @@ async fn repeated(
     permit: &Permit,
 ) -> Result<TaskStatus, String> {
     let mut backoff = Backoff::unlimited();
-    let mut uploads_again = 0;
+    let (mut uploads_again, mut internal_errors) = (0, 0);
     let mut report = report;
     loop {
         let status = match client.update(report.clone()).await {
@@ -382,12 +385,15 @@ async fn repeated(
             }
             continue;
         }
-        let is_refused = matches!(status.code(), Code::InvalidArgument | Code::Internal);
-        if is_refused && report.status() == TaskStatus::Completed {
+        internal_errors += u32::from(status.code() == Code::Internal);
+        if is_refusal(&status, internal_errors) && report.status() == TaskStatus::Completed {
             report = self::report(report.task_id, Failure::result_rejected(&describe(&status)).into());
+            (backoff, internal_errors) = (Backoff::unlimited(), 0);
             continue;
         }
-        let Some(delay) = backoff.next_delay(None).filter(|_| is_transient(&status)) else {
+        let is_worth_a_repeat =
+            is_transient(&status) || status.code() == Code::Internal && !is_refusal(&status, internal_errors);
+        let Some(delay) = backoff.next_delay(None).filter(|_| is_worth_a_repeat) else {
             return Err(describe(&status));
         };
         tokio::select! {
@@ -403,6 +409,15 @@ fn is_outputs_missing(status: &Status) -> bool {
     details.error_info().is_some_and(|info| info.reason == OUTPUTS_MISSING)
 }
 
+/// Whether the server does not take the report, however often it is sent.
+fn is_refusal(status: &Status, internal_errors: u32) -> bool {
+    match status.code() {
+        Code::InvalidArgument => true,
+        Code::Internal => internal_errors > MAX_INTERNAL_ERRORS,
+        _ => false,
+    }
+}
+
 /// Whether the answer decided nothing.
 fn is_transient(status: &Status) -> bool {
     matches!(
@@ -413,4 +428,18 @@ fn is_transient(status: &Status) -> bool {
 
 fn describe(status: &Status) -> String {
     format!("{:?}: {}", status.code(), status.message())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn internal_errors_refuse_a_report_once_there_were_too_many() {
+        let internal = Status::internal("");
+        assert!(!is_refusal(&internal, 1) && !is_refusal(&internal, MAX_INTERNAL_ERRORS));
+        assert!(is_refusal(&internal, MAX_INTERNAL_ERRORS + 1));
+        assert!(is_refusal(&Status::invalid_argument(""), 0));
+        assert!(!is_refusal(&Status::unavailable(""), MAX_INTERNAL_ERRORS + 1));
+    }
 }

@@ -3,5 +3,6 @@
 mod contract;
 mod drain;
 mod outage;
+mod plan;
 mod sharing;
 pub(crate) mod support;

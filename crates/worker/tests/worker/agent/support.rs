@@ -231,7 +231,7 @@ impl Worker {
         Worker::with(Config { worker_id, ..config(address, 1) })
     }
 
-    fn with(config: Config) -> Worker {
+    pub(crate) fn with(config: Config) -> Worker {
         let (sender, begun) = mpsc::unbounded_channel();
         let stop = Stopper::new();
         let agent = tokio::spawn(Agent::serve(config, Arc::new(Puppet(sender)), stop.clone()));
@@ -265,7 +265,7 @@ pub(crate) fn sharing(served: &Served, slots: usize, workspaces: &[&str]) -> mps
     begun
 }
 
-fn config(address: SocketAddr, slots: usize) -> Config {
+pub(crate) fn config(address: SocketAddr, slots: usize) -> Config {
     Config {
         queues: vec!["q".to_owned()],
         max_concurrent_tasks: slots,
