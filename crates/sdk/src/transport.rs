@@ -302,9 +302,9 @@ fn secret(text: &str) -> Result<HeaderValue, Error> {
 }
 
 /// Whether an answer with this status decides nothing: the coordinator is too slow, overloaded, broken or not serving,
-/// or a gateway does not reach it.
+/// a gateway does not reach it, or the outputs of an execution are not in the content store yet (424).
 fn is_undecided(status: u16) -> bool {
-    matches!(status, 408 | 429 | 500 | 502..=504)
+    matches!(status, 408 | 424 | 429 | 500 | 502..=504)
 }
 
 fn http_client(connector: &Connector) -> Result<Client<HttpsConnector<HttpConnector>, Full<Bytes>>, Error> {

@@ -159,7 +159,7 @@ class WorkerDuties(Case):
                     self.assertIs(self.final(task_id).result, False)
 
     def test_s0_22_a_report_that_got_lost_on_the_way_is_sent_again(self) -> None:
-        answers = {code: (code, {"retry-after": "0"}, b"{}") for code in (408, 429, 500, 502, 503, 504)}
+        answers = {code: (code, {"retry-after": "0"}, b"{}") for code in (408, 424, 429, 500, 502, 503, 504)}
         for action in (LOSE, REFUSE, *answers.values()):
             with self.subTest(action=action):
                 self.begin_anew()

@@ -274,7 +274,7 @@ async fn s0_21_a_heartbeat_that_fails_decides_nothing() {
 #[tokio::test]
 async fn s0_22_a_report_that_got_lost_on_the_way_is_sent_again() {
     let mut fixture = Fixture::start();
-    let undecided = [408, 429, 500, 502, 503, 504].map(answer);
+    let undecided = [408, 424, 429, 500, 502, 503, 504].map(answer);
     for action in [Action::Lose, Action::Refuse].into_iter().chain(undecided) {
         fixture.ended = Ended::default();
         let id = fixture.submit(json!(null)).await;

@@ -16,9 +16,9 @@ MAX_RETRY_AFTER_S = 30.0
 # Enough for a coordinator to restart: the delays add up to more than a minute.
 MAX_TRIES = 20
 
-# Answers that decide nothing: the coordinator is too slow, overloaded, broken or not serving, or a gateway does not
-# reach it.
-UNDECIDED = frozenset([408, 429, 500, 502, 503, 504])
+# Answers that decide nothing: the coordinator is too slow, overloaded, broken or not serving, a gateway does not reach it,
+# or the outputs of an execution are not in the content store yet (424).
+UNDECIDED = frozenset([408, 424, 429, 500, 502, 503, 504])
 
 
 class RetryBackoff:
