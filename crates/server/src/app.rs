@@ -112,7 +112,8 @@ impl App {
         allowed_hosts.extend(callback_url.and_then(|url| url.host_str().map(str::to_owned)));
         metrics.show(handle.metrics());
         handle.registry().set_heartbeat_timeout_ms(scheduler.heartbeat_timeout.as_millis() as u64);
-        let executions = content.as_ref().map(|content| Executions::new(&handle, content));
+        let compute = Compute::default();
+        let executions = content.as_ref().map(|content| Executions::new(&handle, content, compute.clone()));
         App(Arc::new(Inner {
             handle,
             lease_ids: LeaseIds::new(&lease_key),
@@ -120,7 +121,7 @@ impl App {
             task_tokens: TaskTokens::new(&lease_key, push.token_ttl),
             waiting: Semaphore::new(MAX_WAITING_REQUESTS),
             bodies: Bodies::new(receiving),
-            compute: Compute::default(),
+            compute,
             phase: watch::Sender::new(Phase::Serving),
             grpc: grpc::Shared::new(scheduler),
             push: push::Shared::new(push),

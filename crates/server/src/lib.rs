@@ -20,6 +20,8 @@ mod metrics;
 mod push;
 mod queues;
 pub mod reapi;
+#[cfg(test)]
+mod request_memory;
 mod router;
 mod serve;
 mod tasks;

@@ -6,6 +6,7 @@
 //! of keys, escapes and the spelling of numbers do not matter. Integers beyond 64 bits are compared as doubles.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::fmt;
 
 use serde::Deserialize;
@@ -158,25 +159,25 @@ impl<'de> Visitor<'de> for Walk<'_> {
     fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<(), A::Error> {
         self.write(b'{', &[]);
         let begin = self.form.as_ref().map_or(0, |form| form.len());
-        let mut entries: Vec<Entry<'de>> = Vec::new();
+        let (mut keys, mut entries) = (Keys::default(), Vec::new());
         while let Some(Key(key)) = map.next_key()? {
             let start = self.form.as_ref().map_or(0, |form| form.len());
             self.write_text(&key);
-            map.next_value_seed(self.inner()?)?;
-            let end = self.form.as_ref().map_or(0, |form| form.len());
-            entries.push(Entry { key, start, end });
-        }
-        let sorted = entries.is_sorted_by(|a, b| a.key < b.key);
-        if !sorted {
-            entries.sort_by(|a, b| a.key.cmp(&b.key));
-            if let Some(twice) = entries.windows(2).find(|pair| pair[0].key == pair[1].key) {
-                return Err(A::Error::custom(format!("the key {:?} occurs twice", twice[0].key)));
+            if let Err(twice) = keys.insert(key) {
+                return Err(A::Error::custom(format!("the key {twice:?} occurs twice")));
             }
-            if let Some(form) = &mut self.form {
-                let unsorted = form.split_off(begin);
-                for entry in &entries {
-                    form.extend_from_slice(&unsorted[entry.start - begin..entry.end - begin]);
-                }
+            map.next_value_seed(self.inner()?)?;
+            if let Some(form) = &self.form {
+                entries.push(Entry { start, end: form.len() });
+            }
+        }
+        if let Some(form) = &mut self.form
+            && !entries.is_sorted_by(|a, b| a.key(form) < b.key(form))
+        {
+            entries.sort_by(|a, b| a.key(form).cmp(b.key(form)));
+            let unsorted = form.split_off(begin);
+            for entry in &entries {
+                form.extend_from_slice(&unsorted[entry.start - begin..entry.end - begin]);
             }
         }
         self.write(b'}', &[]);
@@ -184,11 +185,47 @@ impl<'de> Visitor<'de> for Walk<'_> {
     }
 }
 
-/// A key, and where it and its value stand in the form.
-struct Entry<'de> {
-    key: Cow<'de, str>,
+/// The keys of an object so far. A key is refused when it comes for the second time, so that an object of equal keys takes no
+/// memory; different keys take more bytes of the text the more there are.
+#[derive(Default)]
+struct Keys<'de> {
+    few: Vec<Cow<'de, str>>,
+    many: HashSet<Cow<'de, str>>,
+}
+
+impl<'de> Keys<'de> {
+    /// Up to so many keys are compared one by one, which takes less time than to hash them.
+    const MAX_FEW: usize = 16;
+
+    /// Returns the key if the object has it already.
+    fn insert(&mut self, key: Cow<'de, str>) -> Result<(), Cow<'de, str>> {
+        if self.few.contains(&key) || self.many.contains(&key) {
+            return Err(key);
+        }
+        if self.few.len() < Keys::MAX_FEW {
+            self.few.push(key);
+        } else {
+            self.many.insert(key);
+        }
+        Ok(())
+    }
+}
+
+/// Where a key and its value stand in the form.
+struct Entry {
     start: usize,
     end: usize,
+}
+
+impl Entry {
+    /// The text of the key, behind its tag and its length.
+    fn key<'a>(&self, form: &'a [u8]) -> &'a [u8] {
+        const TAG_BYTES: usize = 1;
+        const LENGTH_BYTES: usize = size_of::<u64>();
+        let text = &form[self.start + TAG_BYTES..];
+        let length = text.first_chunk().map_or(0, |length| u64::from_be_bytes(*length)) as usize;
+        &text[LENGTH_BYTES..LENGTH_BYTES + length]
+    }
 }
 
 /// A key, borrowed where it has no escapes.
@@ -269,6 +306,24 @@ mod tests {
         assert!(fault.what.contains("\"a\" occurs twice"), "{}", fault.what);
         assert!(check(br#"{"a":1,"\u0061":2}"#).is_err(), "escapes do not hide it");
         assert!(check(br#"{"a":1,"b":{"a":1}}"#).is_ok(), "other objects have their own keys");
+    }
+
+    /// Small objects compare their keys one by one, and large ones hash them.
+    #[test]
+    fn i1_the_keys_of_large_objects_are_told_apart_and_sorted() {
+        let object = |keys: &[usize]| {
+            let entries: Vec<_> = keys.iter().map(|n| format!("\"k{n}\":{n}")).collect();
+            format!("{{{}}}", entries.join(","))
+        };
+        let mut keys: Vec<usize> = (0..3 * Keys::MAX_FEW).collect();
+        let sorted = form(&object(&keys));
+        keys.reverse();
+        assert_eq!(form(&object(&keys)), sorted);
+        for twice in [0, Keys::MAX_FEW, 3 * Keys::MAX_FEW - 1] {
+            let text = object(&[&keys[..], &[twice]].concat());
+            let fault = check(text.as_bytes()).unwrap_err();
+            assert!(fault.what.contains(&format!("\"k{twice}\" occurs twice")), "{}", fault.what);
+        }
     }
 
     #[test]

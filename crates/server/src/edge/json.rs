@@ -34,7 +34,7 @@ impl<T: DeserializeOwned + Send + 'static, const MAX_BYTES: usize> FromRequest<A
 
     async fn from_request(request: Request, app: &App) -> Result<Self, Problem> {
         let body = receive(request, app, MAX_BYTES).await?;
-        app.compute.run_on(body.bytes.len(), move || parse(&body.bytes).map(In)).await?
+        app.compute.parse(body.bytes.len(), move || parse(&body.bytes).map(In)).await?
     }
 }
 
@@ -46,7 +46,7 @@ impl<T: DeserializeOwned + Default + Send + 'static> FromRequest<App> for InOrDe
         if body.bytes.is_empty() {
             return Ok(InOrDefault(T::default()));
         }
-        app.compute.run_on(body.bytes.len(), move || parse(&body.bytes).map(InOrDefault)).await?
+        app.compute.parse(body.bytes.len(), move || parse(&body.bytes).map(InOrDefault)).await?
     }
 }
 

@@ -26,8 +26,14 @@ pub(super) async fn submit(
         let detail = format!("tasks: must be at most {MAX_BATCH_TASKS}, but are {}", request.tasks.len());
         return Err(Problem::new(Code::TooManyTasks, detail).into());
     }
-    let parsed = request.tasks.into_iter().map(|task| parse(app, scope, caller, task));
-    let tasks = submit_all(app, parsed).await.map_err(Problem::from)?;
+    let bytes = request.tasks.iter().map(|task| task.payload.len() + task.resources_json.len()).sum();
+    let (parser, scope, caller) = (app.clone(), scope.clone(), caller.clone());
+    let parse_all = move || {
+        let parsed = request.tasks.into_iter().map(|task| parse(&parser, &scope, &caller, task));
+        parsed.collect::<Vec<_>>()
+    };
+    let parsed = app.compute.parse(bytes, parse_all).await?;
+    let tasks = submit_all(app, parsed.into_iter()).await.map_err(Problem::from)?;
     // When nothing was accepted for lack of room, the call as a whole may be repeated later.
     let full = tasks
         .iter()
@@ -76,4 +82,29 @@ fn parse(
         ..context
     });
     command(app, scope, task)
+}
+
+#[cfg(test)]
+mod tests {
+    use ledger::memory::MemoryStorage;
+
+    use super::*;
+
+    /// Megabytes of JSON took the thread of a connection as long as they took to parse.
+    #[tokio::test]
+    async fn a6_large_payloads_are_not_parsed_where_connections_are_served() {
+        let storage = MemoryStorage::default().open();
+        let running = coordinator::start(storage, coordinator::Options::default()).unwrap();
+        let app = App::new(running.handle.clone(), [7; 32]);
+        app.compute.close();
+        let scope = Scope { tenant: "t".into(), workspace: "w".into() };
+        for (count, is_handed_over) in [(1, false), (200_000, true)] {
+            let payload = format!("[{}1]", "1,".repeat(count)).into();
+            let task = grpc::SubmitTask { queue: "q".to_owned(), payload, ..grpc::SubmitTask::default() };
+            let request = SubmitTasksRequest { tasks: vec![task] };
+            let answer = submit(&app, &scope, &Caller::default(), request).await;
+            assert_eq!(answer.is_err(), is_handed_over, "{answer:?}");
+        }
+        running.stop().await.unwrap();
+    }
 }

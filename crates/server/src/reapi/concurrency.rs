@@ -8,6 +8,7 @@ use tokio::time::timeout;
 use tonic::Status;
 
 use crate::convert::{Code, Problem};
+use crate::edge::compute::Compute;
 
 /// Most trees that are sent at the same time. Each may hold 200,000 digests while its client reads.
 const MAX_TREES: usize = 128;
@@ -22,21 +23,28 @@ pub struct ConcurrencyLimits {
     trees: Arc<Semaphore>,
     walks: Arc<Semaphore>,
     decompressors: Arc<Semaphore>,
+    /// Where messages are decoded that take long.
+    pub(crate) compute: Compute,
 }
 
 pub(super) type Permit = OwnedSemaphorePermit;
 
 impl Default for ConcurrencyLimits {
     fn default() -> ConcurrencyLimits {
-        ConcurrencyLimits {
-            trees: Arc::new(Semaphore::new(MAX_TREES)),
-            walks: Arc::new(Semaphore::new(MAX_WALKS)),
-            decompressors: Arc::new(Semaphore::new(MAX_DECOMPRESSORS)),
-        }
+        ConcurrencyLimits::new(Compute::default())
     }
 }
 
 impl ConcurrencyLimits {
+    pub(crate) fn new(compute: Compute) -> ConcurrencyLimits {
+        ConcurrencyLimits {
+            trees: Arc::new(Semaphore::new(MAX_TREES)),
+            walks: Arc::new(Semaphore::new(MAX_WALKS)),
+            decompressors: Arc::new(Semaphore::new(MAX_DECOMPRESSORS)),
+            compute,
+        }
+    }
+
     /// A permit to send a tree. Never waits, because the client decides how long sending takes.
     pub fn tree(&self) -> Result<Permit, Status> {
         let permit = self.trees.clone().try_acquire_owned();

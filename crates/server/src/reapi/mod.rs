@@ -47,6 +47,7 @@ use wire::reapi::operations_server::OperationsServer;
 pub(crate) use self::execution::PinGuard;
 use self::execution::{InFlightExecutions, Pins};
 use crate::app::App;
+use crate::edge::compute::Compute;
 use crate::edge::grpc_guard;
 use concurrency::ConcurrencyLimits;
 use messages::bytestream::byte_stream_server::ByteStreamServer;
@@ -121,8 +122,8 @@ pub(crate) struct Executions {
 }
 
 impl Executions {
-    pub(crate) fn new(handle: &Handle, content: &Content) -> Executions {
-        let limits = ConcurrencyLimits::default();
+    pub(crate) fn new(handle: &Handle, content: &Content, compute: Compute) -> Executions {
+        let limits = ConcurrencyLimits::new(compute);
         let pins = Pins::new(content.blobs.clone(), limits.clone());
         let in_flight = InFlightExecutions::new(
             handle.clone(),

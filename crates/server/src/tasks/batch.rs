@@ -86,7 +86,7 @@ pub(crate) async fn submit_batch(
         let parsed = tasks.iter().enumerate().map(|(n, task)| parse_task(&parser, &scope, &caller, n, task));
         parsed.collect::<Vec<_>>()
     };
-    let parsed = app.compute.run_on(bytes, parse).await?;
+    let parsed = app.compute.parse(bytes, parse).await?;
     let tasks = submit_all(&app, parsed.into_iter()).await?.into_iter().map(|answer| match answer {
         Ok((task, state)) => {
             let (task_id, state) = (Some(task.to_string()), Some(task_json::state_to_wire(state)));

@@ -40,12 +40,17 @@ pub(crate) async fn needed(
     let _permit = if trees.is_empty() { None } else { Some(store.limits.walk().await?) };
     let bytes = trees.iter().fold(0_u64, |sum, tree| sum.saturating_add(tree.size));
     check_bounds(0, needed.len(), bytes)?;
-    let mut directories = 0;
-    for tree in &trees {
-        if let Some(bytes) = store.get(tree, MAX_OUTPUT_TREE_BYTES).await? {
-            follow(tree, &bytes, &mut directories, &mut needed)?;
+    let mut followed = (0, needed);
+    for tree in trees.iter().copied() {
+        if let Some(bytes) = store.get(&tree, MAX_OUTPUT_TREE_BYTES).await? {
+            let decode = move || {
+                let (directories, needed) = &mut followed;
+                follow(&tree, &bytes, directories, needed).map(|()| followed)
+            };
+            followed = store.limits.compute.run_on(tree.size as usize, decode).await??;
         }
     }
+    let (_, mut needed) = followed;
     needed.extend(trees);
     Ok(needed.into_iter().collect())
 }
@@ -129,6 +134,30 @@ mod tests {
         assert!(is_any_missing(&store, &result((0..fits).map(large)), DigestFunction::Sha256).await.unwrap());
         let refused = is_any_missing(&store, &result((0..=fits).map(large)), DigestFunction::Sha256).await;
         assert!(refused.unwrap_err().message().contains("at most"));
+    }
+
+    /// A tree may have megabytes, which took the thread of a connection as long as they took to decode.
+    #[tokio::test]
+    async fn a6_a_large_tree_is_not_decoded_where_connections_are_served() {
+        let directory = tempfile::tempdir().unwrap();
+        let local = blobs::Store::open(directory.path().join("content"), blobs::Options::default()).unwrap();
+        let (blobs, tenant) = (Arc::new(blobs::Local::new(local)), Tenant::new("t").unwrap());
+        let limits = ConcurrencyLimits::default();
+        limits.compute.close();
+        let store = Store { blobs, tenant, limits };
+        for (files, is_handed_over) in [(1, false), (4_000, true)] {
+            let file = |n: usize| {
+                let digest = Some(digest::to_proto(&named(&n.to_le_bytes())));
+                FileNode { name: n.to_string(), digest, ..FileNode::default() }
+            };
+            let root = Directory { files: (0..files).map(file).collect(), ..Directory::default() };
+            let tree = Tree { root: Some(root), children: Vec::new() }.encode_to_vec();
+            let put = store.blobs.put_many(&store.tenant, vec![(named(&tree), tree.clone().into())]).await;
+            assert!(put[0].is_ok());
+            let result = result([named(&tree)].into_iter());
+            let needed = needed(&store, &result, DigestFunction::Sha256).await;
+            assert_eq!(needed.is_err(), is_handed_over, "{} bytes", tree.len());
+        }
     }
 
     /// Two bytes are a directory, which takes more than a hundred once it is decoded.
