@@ -1,10 +1,12 @@
 //! Finds out how a purged task ended, from the records that the ledger still has.
 //!
 //! A task's id says when the task was created, so one scan finds the record of its creation and goes on to its end and its
-//! purge. Scans are bounded, run off the writer's thread, and reveal nothing about the tasks of another scope.
+//! purge. Scans are bounded, run off the writer's thread, and reveal nothing about the tasks of another scope. A tenant may
+//! have few of them at a time, and asks in vain only once: anyone can make up ids of the past.
 
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::ops::ControlFlow;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use authority::event::NextStep;
 use authority::{Event, Position, Scope, TaskId, TaskState, Time};
@@ -22,6 +24,10 @@ const MAX_SCAN_RECORDS: u64 = 2_000_000;
 const MAX_SCANS: usize = 1;
 /// Most scans that run or wait for their turn; more are refused.
 const MAX_WAITING_SCANS: usize = 64;
+/// Most of them of one tenant, so that one tenant cannot keep the others from theirs.
+const MAX_TENANT_SCANS: usize = 8;
+/// Most ids that are remembered as those of no task.
+const MAX_ABSENT: usize = 4_096;
 /// The longest time from the making of an id to the record of its task. A request waits in the inbox for less.
 const MAX_CREATION_DELAY_MS: u64 = 60_000;
 
@@ -40,12 +46,14 @@ pub(crate) struct PurgedTasks {
     reader: Arc<dyn Reader>,
     running: Arc<Semaphore>,
     waiting: Arc<Semaphore>,
+    tenants: Arc<TenantScans>,
+    absent: Arc<Mutex<AbsentTasks>>,
 }
 
 impl PurgedTasks {
     pub(crate) fn new(reader: Arc<dyn Reader>) -> PurgedTasks {
         let [running, waiting] = [MAX_SCANS, MAX_WAITING_SCANS].map(|max| Arc::new(Semaphore::new(max)));
-        PurgedTasks { reader, running, waiting }
+        PurgedTasks { reader, running, waiting, tenants: Arc::default(), absent: Arc::default() }
     }
 
     /// A task that is not among the kept ones.
@@ -56,6 +64,11 @@ impl PurgedTasks {
         now: Time,
     ) -> Result<Option<PurgedTask>, HistoryError> {
         let Some(made_at) = task.made_at().filter(|made_at| *made_at <= now) else { return Ok(None) };
+        let key = (scope.clone(), task);
+        if lock(&self.absent).contains(&key) {
+            return Ok(None);
+        }
+        let _turn = self.tenants.enter(&scope.tenant).ok_or(Unavailable::Overloaded)?;
         let _waiting = self.waiting.try_acquire().map_err(|_| Unavailable::Overloaded)?;
         let permit = self.running.clone().acquire_owned().await.map_err(|_| Unavailable::Stopped)?;
         let reader = self.reader.clone();
@@ -64,8 +77,77 @@ impl PurgedTasks {
             let _permit = permit;
             Scan::new(scope, task, made_at, MAX_SCAN_BYTES, MAX_SCAN_RECORDS).run(&*reader)
         });
-        scanned.await.map_err(|_| HistoryError::Unavailable(Unavailable::Stopped))?
+        let found = scanned.await.map_err(|_| HistoryError::Unavailable(Unavailable::Stopped))??;
+        // A younger id may be that of a task whose record is still to come.
+        if found.is_none() && now.since_ms(made_at) > MAX_CREATION_DELAY_MS {
+            lock(&self.absent).insert(key);
+        }
+        Ok(found)
     }
+}
+
+/// Counts the scans of each tenant that has any.
+#[derive(Default)]
+struct TenantScans(Mutex<HashMap<Arc<str>, usize>>);
+
+impl TenantScans {
+    /// None when the tenant has as many scans as it may. The scan counts until the guard is dropped.
+    fn enter(&self, tenant: &Arc<str>) -> Option<TenantScan<'_>> {
+        let mut tenants = lock(&self.0);
+        let count = tenants.entry(tenant.clone()).or_default();
+        if *count >= MAX_TENANT_SCANS {
+            return None;
+        }
+        *count += 1;
+        Some(TenantScan { scans: self, tenant: tenant.clone() })
+    }
+}
+
+struct TenantScan<'a> {
+    scans: &'a TenantScans,
+    tenant: Arc<str>,
+}
+
+impl Drop for TenantScan<'_> {
+    fn drop(&mut self) {
+        let mut tenants = lock(&self.scans.0);
+        if let Some(count) = tenants.get_mut(&self.tenant) {
+            *count -= 1;
+            if *count == 0 {
+                tenants.remove(&self.tenant);
+            }
+        }
+    }
+}
+
+/// Ids that are those of no task of their scope; the oldest are forgotten first.
+#[derive(Default)]
+struct AbsentTasks {
+    known: HashSet<(Scope, TaskId)>,
+    oldest_first: VecDeque<(Scope, TaskId)>,
+}
+
+impl AbsentTasks {
+    fn contains(&self, key: &(Scope, TaskId)) -> bool {
+        self.known.contains(key)
+    }
+
+    fn insert(&mut self, key: (Scope, TaskId)) {
+        if !self.known.insert(key.clone()) {
+            return;
+        }
+        self.oldest_first.push_back(key);
+        if self.oldest_first.len() > MAX_ABSENT
+            && let Some(oldest) = self.oldest_first.pop_front()
+        {
+            self.known.remove(&oldest);
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // A panic between two steps can leave a count too high or an id that is forgotten, which does no harm.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 struct Scan {
@@ -251,5 +333,43 @@ mod tests {
         assert!(matches!(find(999).await, Ok(None)), "the id is from the future, and costs no scan");
         drop(all);
         assert!(matches!(find(1_000).await, Ok(Some(_))));
+    }
+
+    /// Anyone may make up ids, each of which cost a scan: one tenant could take all turns of the others.
+    #[tokio::test]
+    async fn a3_one_tenant_does_not_take_the_scans_of_another() {
+        let tasks = PurgedTasks::new(Arc::new(ledger(&life())));
+        let greedy: Arc<str> = Arc::from("greedy");
+        let held: Vec<_> = (0..MAX_TENANT_SCANS).map(|_| tasks.tenants.enter(&greedy).unwrap()).collect();
+        let refused = tasks.find(scope("greedy"), TASK, Time(1_000)).await;
+        assert!(matches!(refused, Err(HistoryError::Unavailable(Unavailable::Overloaded))), "{refused:?}");
+        assert!(matches!(tasks.find(scope("t"), TASK, Time(1_000)).await, Ok(Some(_))));
+        drop(held);
+        assert!(matches!(tasks.find(scope("greedy"), TASK, Time(1_000)).await, Ok(None)));
+        assert!(lock(&tasks.tenants.0).is_empty(), "nobody is counted who has no scan");
+    }
+
+    #[tokio::test]
+    async fn a3_an_id_of_no_task_costs_one_scan() {
+        let tasks = PurgedTasks::new(Arc::new(ledger(&life())));
+        let find = |tenant, now| tasks.find(scope(tenant), TASK, Time(now));
+        let old = 1_000 + MAX_CREATION_DELAY_MS + 1;
+        assert!(matches!(find("young", old - 1).await, Ok(None)));
+        assert!(matches!(find("other", old).await, Ok(None)));
+        // Nothing can be scanned any more.
+        tasks.running.close();
+        assert!(matches!(find("other", old).await, Ok(None)), "it is known");
+        assert!(find("young", old).await.is_err(), "its record could still have come");
+        assert!(find("t", old).await.is_err(), "another scope may have the task");
+    }
+
+    #[test]
+    fn a3_the_ids_of_no_task_are_bounded() {
+        let mut absent = AbsentTasks::default();
+        let key = |n: usize| (scope("t"), TaskId(n as u128));
+        (0..2 * MAX_ABSENT).for_each(|n| absent.insert(key(n)));
+        (0..2).for_each(|_| absent.insert(key(MAX_ABSENT)));
+        assert_eq!((absent.known.len(), absent.oldest_first.len()), (MAX_ABSENT, MAX_ABSENT));
+        assert!(absent.contains(&key(MAX_ABSENT)) && !absent.contains(&key(MAX_ABSENT - 1)));
     }
 }
