@@ -1,5 +1,7 @@
 //! The engine driven by hand: what leaves it when, and who is woken.
 
+#[path = "engine/refused_reports.rs"]
+mod refused_reports;
 #[path = "engine/registry.rs"]
 mod registry;
 mod support;

@@ -45,7 +45,7 @@ impl<T: ReplyTo> Engine<T> {
             // A session's leases are given back in steps; whoever asked wants all of them back.
             let more = matches!((&command, &decision.answer), (Command::StartSession(_), Answer::Done(true)));
             if !more {
-                log_refused_report(&command, &decision.answer);
+                self.log_refused_report(&command, &decision.answer, now);
                 return Ok(decision.answer);
             }
         }
@@ -185,6 +185,21 @@ impl<T: ReplyTo> Engine<T> {
         Some(Ok(refused))
     }
 
+    /// A report that is not accepted leaves no record, and so no line about one (S3-59).
+    fn log_refused_report(&self, command: &Command, answer: &Answer, now: Time) {
+        let Answer::Reported(verdict @ (Verdict::Rejected(_) | Verdict::Cancelled)) = answer else { return };
+        let Some(LeaseRef { worker, task, attempt, fencing_token, .. }) = reported_lease(command) else {
+            return;
+        };
+        let Some(suppressed) = self.refused_reports.admit(now) else { return };
+        let lease = fencing_token.0;
+        if let Verdict::Rejected(why) = verdict {
+            tracing::error!(%task, attempt, lease, %worker, ?why, suppressed, "report rejected");
+        } else {
+            tracing::warn!(%task, attempt, lease, %worker, suppressed, "report discarded: its lease was over");
+        }
+    }
+
     /// Records that a worker was seen.
     fn record_heartbeat(&self, item: &BatchItem, now: Time) {
         let lease = match item {
@@ -205,21 +220,5 @@ fn reported_lease(command: &Command) -> Option<&LeaseRef> {
         Command::ReportCompletion(report) => Some(&report.lease),
         Command::ReportFailure(report) => Some(&report.lease),
         _ => None,
-    }
-}
-
-/// A report that is not accepted leaves no record, and so no line about one (S3-59).
-fn log_refused_report(command: &Command, answer: &Answer) {
-    let Answer::Reported(verdict) = answer else { return };
-    let Some(LeaseRef { worker, task, attempt, fencing_token, .. }) = reported_lease(command) else { return };
-    let lease = fencing_token.0;
-    match verdict {
-        Verdict::Rejected(why) => {
-            tracing::error!(%task, attempt, lease, %worker, ?why, "report rejected");
-        }
-        Verdict::Cancelled => {
-            tracing::warn!(%task, attempt, lease, %worker, "report discarded: its lease was over");
-        }
-        Verdict::Committed(_) => {}
     }
 }

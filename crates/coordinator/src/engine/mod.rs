@@ -33,6 +33,7 @@ use authority::{Command, Position, State, TaskId, Time};
 use ledger::Batch;
 use ledger::record::snapshot::Slices;
 
+use crate::log_budget::LogBudget;
 use crate::request::{Depth, Order, Progress, Read, Reply, Request, Status, TaskDetail, Unavailable};
 use answers::Answers;
 use journal::Journal;
@@ -50,6 +51,9 @@ const PURGE_PAUSE_MS: u64 = 5_000;
 /// It must keep up with the tasks that end: a step forgets a thousand.
 const PURGE_STEP_MS: u64 = 10;
 
+/// Most lines in one second about reports that are refused.
+const MAX_REFUSED_REPORT_LINES_PER_SECOND: u32 = 100;
+
 pub struct Engine<T> {
     state: State,
     journal: Journal,
@@ -59,6 +63,7 @@ pub struct Engine<T> {
     registry: Arc<Registry>,
     lost_workers: LostWorkers,
     progress: HashMap<TaskId, Progress>,
+    refused_reports: LogBudget,
     disk_space: DiskSpace,
     next_purge: Time,
     /// No task is purged for its age before this time.
@@ -81,6 +86,7 @@ impl<T: ReplyTo> Engine<T> {
             registry: Arc::default(),
             lost_workers: LostWorkers::default(),
             progress: HashMap::new(),
+            refused_reports: LogBudget::new(MAX_REFUSED_REPORT_LINES_PER_SECOND),
             disk_space: DiskSpace::Plenty,
             next_purge: Time::ZERO,
             purge_by_age_from,

@@ -69,7 +69,10 @@ pub(super) async fn by_grants(
         earlier.is_some_and(|earlier| Some(earlier.digest) == digest)
     };
     granted.iter().rev().find(is_repeat).or(granted.last()).map(|grant| reference(*grant)).ok_or_else(|| {
-        tracing::error!(%task, %worker, "report rejected: the task was not leased to this worker by LeaseTask");
+        if let Some(suppressed) = app.grpc.refused_reports.admit(app.handle.now()) {
+            let why = "the task was not leased to this worker by LeaseTask";
+            tracing::error!(%task, %worker, why, suppressed, "report rejected");
+        }
         let detail = "the task was not leased to this worker by LeaseTask, or not in this attempt; \
                       a lease of another contract needs its lease_id";
         Problem::new(Code::WrongWorker, detail).on_report().into()

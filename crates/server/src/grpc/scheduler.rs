@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use authority::Scope;
+use coordinator::LogBudget;
 use tokio::sync::{Mutex, MutexGuard, OwnedSemaphorePermit, Semaphore};
 
 use crate::convert::{Code, Problem};
@@ -32,11 +33,16 @@ impl Default for Scheduler {
     }
 }
 
+/// Most lines in one second about reports that are refused.
+const MAX_REFUSED_REPORT_LINES_PER_SECOND: u32 = 100;
+
 pub(crate) struct Shared {
     pub(crate) settings: Scheduler,
     streams: Arc<Semaphore>,
     turns: Vec<Mutex<()>>,
     hasher: RandomState,
+    /// The lines about reports that are refused before the coordinator is asked.
+    pub(crate) refused_reports: LogBudget,
 }
 
 impl Shared {
@@ -47,6 +53,7 @@ impl Shared {
             streams: Arc::new(Semaphore::new(MAX_WORK_STREAMS)),
             turns: (0..TURNS).map(|_| Mutex::default()).collect(),
             hasher: RandomState::new(),
+            refused_reports: LogBudget::new(MAX_REFUSED_REPORT_LINES_PER_SECOND),
         }
     }
 

@@ -2,13 +2,14 @@
 //! that nobody fills a disk with them; what was suppressed is counted in the next line of the same kind.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use authority::Time;
 use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderValue, Method, Uri};
 use axum::response::Response;
+use coordinator::LogBudget;
 use tonic::Status;
 
 use super::identity::Identity;
@@ -84,23 +85,23 @@ fn request_id(headers: &HeaderMap) -> Option<HeaderValue> {
 
 #[derive(Debug)]
 pub(crate) struct AuditLog {
-    strangers: Budget,
-    denials: Budget,
-    actions: Budget,
+    strangers: LogBudget,
+    denials: LogBudget,
+    actions: LogBudget,
 }
 
 impl Default for AuditLog {
     fn default() -> AuditLog {
         AuditLog {
-            strangers: Budget::new(MAX_STRANGERS_PER_SECOND),
-            denials: Budget::new(MAX_DENIALS_PER_SECOND),
-            actions: Budget::new(MAX_ACTIONS_PER_SECOND),
+            strangers: LogBudget::new(MAX_STRANGERS_PER_SECOND),
+            denials: LogBudget::new(MAX_DENIALS_PER_SECOND),
+            actions: LogBudget::new(MAX_ACTIONS_PER_SECOND),
         }
     }
 }
 
 impl AuditLog {
-    fn denials_of(&self, is_known: bool) -> &Budget {
+    fn denials_of(&self, is_known: bool) -> &LogBudget {
         if is_known { &self.denials } else { &self.strangers }
     }
 
@@ -179,54 +180,9 @@ fn grpc_status(response: &Response) -> u16 {
     Status::from_header_map(response.headers()).map_or(0, |status| status.code() as u16)
 }
 
-/// How many lines of a kind are written in one second.
-#[derive(Debug)]
-struct Budget {
-    max_per_second: u32,
-    used: Mutex<Used>,
-}
-
-#[derive(Debug, Default)]
-struct Used {
-    second: u64,
-    lines: u32,
-    suppressed: u64,
-}
-
-impl Budget {
-    fn new(max_per_second: u32) -> Budget {
-        Budget { max_per_second, used: Mutex::default() }
-    }
-
-    /// Whether a line is written, and how many before it were not.
-    fn admit(&self, now: Time) -> Option<Option<u64>> {
-        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
-        let second = now.0 / 1_000;
-        if used.second != second {
-            (used.second, used.lines) = (second, 0);
-        }
-        if used.lines >= self.max_per_second {
-            used.suppressed += 1;
-            return None;
-        }
-        used.lines += 1;
-        let suppressed = std::mem::take(&mut used.suppressed);
-        Some((suppressed > 0).then_some(suppressed))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn lines_beyond_the_limit_of_a_second_are_counted_in_the_next_line() {
-        let budget = Budget::new(100);
-        let in_second = |ms: u64, count: u32| (0..count).filter_map(|_| budget.admit(Time(ms))).count();
-        assert_eq!(in_second(5_000, 1_000), 100);
-        assert_eq!(budget.admit(Time(6_000)), Some(Some(900)));
-        assert_eq!(budget.admit(Time(6_001)), Some(None));
-    }
 
     #[test]
     fn strangers_leave_room_for_the_denials_of_known_callers() {
