@@ -50,7 +50,8 @@ pub struct ReportFailure {
     pub code: Option<String>,
     /// Whether the worker thinks that another attempt may help. Without it the category decides.
     pub retryable: Option<bool>,
-    /// In place of `reason`, `category`, `code` and `stackTrace`.
+    /// In place of `reason`, `category`, `code` and `stackTrace`. Where both are given, these fields stand in for what the
+    /// object does not say.
     #[serde(default, deserialize_with = "object::optional")]
     pub error: Option<ReportedError>,
     /// Only the first 32 KiB are kept.
@@ -67,6 +68,7 @@ pub struct ReportFailure {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ReportedError {
+    #[serde(default)]
     pub message: String,
     pub category: Option<ErrorCategory>,
     pub code: Option<String>,

@@ -44,14 +44,16 @@ pub(crate) async fn fail(
     Ok(answer(call.app.handle.fail(report).await?)?)
 }
 
-/// The error of the report: given as an object, or by `reason`, `category` and `code`, but not by both.
+/// The error of the report: given as an object, or by `reason`, `category` and `code`. Where both say something the object
+/// wins: a report is not lost over its form.
 fn error(body: &wire::ReportFailure) -> Result<TaskError, Problem> {
     let (message, category, field, code) = match (&body.error, &body.reason) {
-        (Some(_), Some(_)) => return Err(Problem::field("error", "must not be given together with reason")),
         (None, None) => return Err(Problem::field("reason", "is missing: say what went wrong")),
-        (Some(error), None) => {
+        (Some(error), reason) => {
+            let message = Some(&error.message).filter(|message| !message.is_empty());
             let code = if error.code.is_some() { &error.code } else { &body.code };
-            (&error.message, error.category.or(body.category), "error.code", code)
+            let message = message.or(reason.as_ref()).unwrap_or(&error.message);
+            (message, error.category.or(body.category), "error.code", code)
         }
         (None, Some(reason)) => (reason, body.category, "code", &body.code),
     };

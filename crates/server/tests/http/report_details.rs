@@ -47,6 +47,29 @@ async fn details_of_a_failure_are_shown_and_its_partial_progress_reaches_the_nex
     assert_eq!((&shown["metrics"], shown["partialProgress"].is_null()), (&metrics, true), "{shown}");
 }
 
+/// A worker that gave both got a 400, and its report was lost.
+#[tokio::test]
+async fn a_failure_with_a_reason_and_an_error_is_accepted() {
+    let served = Served::start().await;
+    for (error, category, code, message) in [
+        (json!({"category": "TIMEOUT", "code": "E1", "message": "too slow"}), "TIMEOUT", "E1", "too slow"),
+        (json!({"category": "TIMEOUT", "message": ""}), "TIMEOUT", "E2", "the reason"),
+        (json!({}), "CONFIGURATION", "E2", "the reason"),
+    ] {
+        let task = served.submit("q").await;
+        let lease = served.lease("w", "q").await;
+        let body = json!({"workerId": "w", "reason": "the reason", "category": "CONFIGURATION", "code": "E2",
+            "error": error, "retryable": false});
+        let told = served.report(&lease, "fail", body).await;
+        assert_eq!((told.status, &told.body["verdict"]), (200, &json!("COMMITTED")), "{told:?}");
+        let shown = served.task(&task).await["error"].clone();
+        assert_eq!(
+            (&shown["category"], &shown["code"], &shown["message"]),
+            (&json!(category), &json!(code), &json!(message))
+        );
+    }
+}
+
 #[tokio::test]
 async fn a_claimed_jobs_stack_is_kept() {
     let served = Served::start().await;
