@@ -107,6 +107,13 @@ impl Server {
         request(&self.url(), path, None)
     }
 
+    /// The answer to a GET that is not JSON.
+    pub(crate) fn text(&self, path: &str) -> String {
+        let (status, text) = send(|client| client.get(format!("{}{path}", self.url())));
+        assert!(status.is_success(), "{path}: {status} {text}");
+        text
+    }
+
     pub(crate) fn url(&self) -> String {
         format!("{}://{}", if self.is_tls { "https" } else { "http" }, self.address)
     }

@@ -42,6 +42,11 @@ fn time(value: &Value) -> Timestamp {
     value.as_str().unwrap().parse().unwrap()
 }
 
+fn metric(server: &Server, name: &str) -> f64 {
+    let text = server.text("/metrics");
+    text.lines().find_map(|line| line.strip_prefix(&format!("{name} "))).unwrap().parse().unwrap()
+}
+
 #[test]
 fn t1_t2_a_wall_clock_that_is_set_while_the_server_runs_ends_and_prolongs_no_lease() {
     let dir = tempfile::tempdir().unwrap();
@@ -59,6 +64,8 @@ fn t1_t2_a_wall_clock_that_is_set_while_the_server_runs_ends_and_prolongs_no_lea
         let id = task["taskId"].as_str().unwrap();
         let off_s = log_ahead_s(&server, id) - ahead_s;
         assert!(off_s.abs() < HOUR_S / 2, "{offset}: the wall clock was not set: {}", server.log());
+        let skew_s = metric(&server, "lessor_clock_skew_seconds") - ahead_s as f64;
+        assert!(skew_s.abs() < HOUR_S as f64 / 2.0, "{offset}: the skew that is shown is off by {skew_s} s");
         let created = time(&server.get(&format!("/v1/tasks/{id}"))["createdAt"]);
         let off_s = created.as_second() - Timestamp::now().as_second();
         assert!(off_s.abs() < HOUR_S / 2, "{offset}: the coordinator's clock is off by {off_s} s");

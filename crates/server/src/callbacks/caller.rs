@@ -6,12 +6,13 @@ use authority::LeaseRef;
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
+use jiff::Timestamp;
 use wire::{TENANT_HEADER, WORKSPACE_HEADER};
 
 use super::refusal::Refusal;
 use crate::app::App;
-use crate::convert::scope;
 use crate::convert::task_token::{Claims, is_well_formed};
+use crate::convert::{scope, to_timestamp};
 use crate::edge::auth::Admitted;
 use crate::edge::{InPath, failures};
 
@@ -57,6 +58,15 @@ impl Caller {
             Err(Refusal::invalid_token())
         } else {
             Ok(Caller { app: app.clone(), claims, lease, newest_key })
+        }
+    }
+}
+
+impl Caller {
+    /// Measures the clock of the worker. Nothing is decided by it.
+    pub(super) fn measure_clock(&self, said: Option<Timestamp>) {
+        if let Some(said) = said {
+            self.app.metrics.worker_clock(said, to_timestamp(self.app.handle.now()));
         }
     }
 }

@@ -37,6 +37,7 @@ pub(crate) async fn completed(
     body: Result<In<TaskCompleted>, Problem>,
 ) -> Result<Out<CompletionAcknowledged>, Refusal> {
     let In(body) = body?;
+    caller.measure_clock(body.completed_at);
     let worker = name("workerId", &body.worker_id)?;
     check(&body)?;
     let attempt = body.attempt;

@@ -33,6 +33,7 @@ pub(crate) async fn heartbeat(
     body: Result<In<TaskHeartbeat>, Problem>,
 ) -> Result<Out<HeartbeatAcknowledged>, Refusal> {
     let In(body) = body?;
+    caller.measure_clock(body.heartbeat_at);
     let worker = name("workerId", &body.worker_id)?;
     let progress = report::progress(&caller.app, "progressPct", body.progress_pct, body.message.as_deref())?;
     let detail = attempt::admit(&caller, body.attempt, &worker).await?.detail;

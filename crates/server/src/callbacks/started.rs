@@ -31,6 +31,7 @@ pub(crate) async fn started(
     body: Result<In<TaskStarted>, Problem>,
 ) -> Result<Out<StartAcknowledged>, Refusal> {
     let In(body) = body?;
+    caller.measure_clock(body.started_at);
     let started_by = name("workerId", &body.worker_id)?;
     let began = attempt::admit(&caller, body.attempt, &started_by).await?.began;
     match caller.app.handle.start(StartAttempt { lease: caller.lease.clone(), started_by }).await? {

@@ -9,6 +9,7 @@ mod scrape;
 use std::sync::Arc;
 
 use blobs::Blobs;
+use jiff::Timestamp;
 use prometheus::core::Collector;
 use prometheus::{Gauge, GaugeVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -37,6 +38,8 @@ struct Inner {
     gauges: Vec<IntGauge>,
     avg_queue_time: Gauge,
     avg_execution_time: Gauge,
+    clock_skew: Gauge,
+    worker_clock_skew: Gauge,
     depth: IntGaugeVec,
     oldest_age: GaugeVec,
     connections: IntGauge,
@@ -77,7 +80,7 @@ impl Metrics {
             ["hit", "miss"].iter().for_each(|result| drop(lookups.with_label_values(&[result])));
             lookups
         };
-        let average = |name: &str, help: &str| registered(&registry, Gauge::new(name, help));
+        let real = |name: &str, help: &str| registered(&registry, Gauge::new(name, help));
         let depth = Opts::new("lessor_queue_depth", "Tasks that wait, by queue.");
         let oldest_age = Opts::new(
             "lessor_queue_oldest_age_seconds",
@@ -90,13 +93,21 @@ impl Metrics {
         Metrics(Arc::new(Inner {
             named: named.into(),
             gauges: scrape::GAUGES.iter().map(|(name, help, _)| gauge(name, help)).collect(),
-            avg_queue_time: average(
+            avg_queue_time: real(
                 "lessor_avg_queue_time_seconds",
                 "How long tasks could have been leased before they were, on average since the start.",
             ),
-            avg_execution_time: average(
+            avg_execution_time: real(
                 "lessor_avg_execution_time_seconds",
                 "Time from a lease to the report that was accepted on it, on average since the start.",
+            ),
+            clock_skew: real(
+                "lessor_clock_skew_seconds",
+                "Wall clock minus the clock of the coordinator, by which everything is decided.",
+            ),
+            worker_clock_skew: real(
+                "lessor_worker_clock_skew_seconds",
+                "Time that a worker gave in the newest callback with one, minus the time of its receipt.",
             ),
             depth: registered(&registry, IntGaugeVec::new(depth, &["queue"])),
             oldest_age: registered(&registry, GaugeVec::new(oldest_age, &["queue"])),
@@ -176,6 +187,11 @@ impl Metrics {
         let (sender, receiver) = (self.clone(), self.clone());
         let io = InspectWriter::new(io, move |sent: &[u8]| sender.0.sent.inc_by(sent.len() as u64));
         InspectReader::new(io, move |received: &[u8]| receiver.0.received.inc_by(received.len() as u64))
+    }
+
+    /// A worker gave the time of its own clock with something that was received at this time (C30).
+    pub(crate) fn worker_clock(&self, said: Timestamp, received_at: Timestamp) {
+        self.0.worker_clock_skew.set(said.duration_since(received_at).as_secs_f64());
     }
 
     /// A TLS handshake failed.

@@ -7,13 +7,13 @@ use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use coordinator::engine::DiskSpace;
-use coordinator::{Depth, Status};
+use coordinator::{Depth, Status, wall};
 use prometheus::{Encoder, TextEncoder};
 use tokio::time::timeout;
 
 use super::{Metrics, OTHERS};
 use crate::app::App;
-use crate::convert::{Code, Problem};
+use crate::convert::{Code, Problem, to_timestamp};
 
 /// How long the coordinator may take to say what waits and runs.
 const MAX_WAIT: Duration = Duration::from_secs(5);
@@ -32,6 +32,7 @@ pub(crate) async fn serve(State(app): State<App>) -> Result<Response, Problem> {
     metrics.set(&Snapshot { status, depths, registered }, now);
     metrics.0.avg_queue_time.set(app.handle.metrics().avg_queue_time_s());
     metrics.0.avg_execution_time.set(app.handle.metrics().avg_execution_time_s());
+    metrics.0.clock_skew.set(to_timestamp(wall()).duration_since(to_timestamp(now)).as_secs_f64());
     let encoder = TextEncoder::new();
     let mut text = Vec::new();
     let encoded = encoder.encode(&metrics.0.registry.gather(), &mut text);

@@ -28,26 +28,24 @@ pub(super) fn look_ups() -> Arc<Semaphore> {
     Arc::new(Semaphore::new(MAX_LOOKUPS))
 }
 
+type Found = Pin<Box<dyn Future<Output = io::Result<Vec<SocketAddr>>> + Send>>;
+
 /// One for each target, which has one look-up at a time: a name server that does not answer must not hold all threads.
 #[derive(Clone)]
 pub(super) struct Resolver {
     guard: Guard,
     own_turn: Arc<Semaphore>,
     turns: Arc<Semaphore>,
+    look_up: Arc<dyn Fn(Name) -> Found + Send + Sync>,
 }
 
 impl Resolver {
     pub(super) fn new(guard: Guard, turns: Arc<Semaphore>) -> Resolver {
-        Resolver { guard, own_turn: Arc::new(Semaphore::new(1)), turns }
+        Resolver { guard, own_turn: Arc::new(Semaphore::new(1)), turns, look_up: Arc::new(look_up) }
     }
 
     async fn resolve(self, name: Name) -> io::Result<Vec<SocketAddr>> {
-        // The port is put in by whoever connects.
-        let look_up = async move {
-            let found = tokio::net::lookup_host((name.as_str(), 0)).await?;
-            Ok(found.collect())
-        };
-        let addresses = self.in_turn(look_up).await?;
+        let addresses = self.in_turn((self.look_up)(name)).await?;
         self.checked(addresses)
     }
 
@@ -74,6 +72,11 @@ impl Resolver {
     }
 }
 
+/// Asks the system. The port is put in by whoever connects.
+fn look_up(name: Name) -> Found {
+    Box::pin(async move { Ok(tokio::net::lookup_host((name.as_str(), 0)).await?.collect()) })
+}
+
 impl Service<Name> for Resolver {
     type Response = std::vec::IntoIter<SocketAddr>;
     type Error = io::Error;
@@ -91,6 +94,10 @@ impl Service<Name> for Resolver {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use futures_util::FutureExt;
+    use hyper_util::client::legacy::connect::HttpConnector;
     use tokio::sync::oneshot;
 
     use super::*;
@@ -117,6 +124,40 @@ mod tests {
         };
         assert!(look_up(false).await.is_err());
         assert!(look_up(true).await.unwrap().all(|address| address.ip().is_loopback()));
+    }
+
+    /// A name server that gives these addresses, one after the other.
+    fn changing(guard: Guard, addresses: &[&str]) -> (Resolver, Arc<AtomicUsize>) {
+        let addresses: Vec<SocketAddr> =
+            addresses.iter().map(|ip| SocketAddr::new(ip.parse().unwrap(), 0)).collect();
+        let asked = Arc::new(AtomicUsize::new(0));
+        let counter = asked.clone();
+        let look_up = move |_| -> Found {
+            let next = addresses[counter.fetch_add(1, Ordering::Relaxed)];
+            Box::pin(async move { Ok(vec![next]) })
+        };
+        (Resolver { look_up: Arc::new(look_up), ..Resolver::new(guard, look_ups()) }, asked)
+    }
+
+    #[tokio::test]
+    async fn x6_a_connection_goes_to_the_address_that_was_checked_whatever_the_name_means_next() {
+        let checked = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = checked.local_addr().unwrap().port();
+        let other = tokio::net::TcpListener::bind(("127.0.0.2", port)).await.unwrap();
+        let (resolver, asked) = changing(Guard::new(true), &["127.0.0.1", "127.0.0.2"]);
+        let mut connector = HttpConnector::new_with_resolver(resolver);
+        let uri = format!("http://target.example:{port}").parse().unwrap();
+        let connection = connector.call(uri).await.unwrap();
+        assert_eq!(connection.inner().peer_addr().unwrap(), checked.local_addr().unwrap());
+        assert_eq!(asked.load(Ordering::Relaxed), 1, "the name is looked up once for a connection");
+        assert!(other.accept().now_or_never().is_none());
+
+        // The next connection looks it up again, and checks what it means by then.
+        let (mut resolver, _) = changing(Guard::new(false), &["8.8.8.8", "127.0.0.1"]);
+        let name: Name = "target.example".parse().unwrap();
+        assert!(resolver.call(name.clone()).await.is_ok());
+        let error = resolver.call(name).await.unwrap_err().to_string();
+        assert!(error.contains("no public address"), "{error}");
     }
 
     #[tokio::test(start_paused = true)]

@@ -149,6 +149,29 @@ async fn s1_18_only_the_time_of_receipt_counts() {
     assert!(finished.parse::<jiff::Timestamp>().unwrap() >= time(&without, "serverTime"));
 }
 
+#[tokio::test]
+async fn t7_the_clock_of_a_worker_is_measured() {
+    let served = Served::start().await;
+    let skew = async |name: &str| -> f64 {
+        let text = served.request("GET", "/metrics").send().await.unwrap().text().await.unwrap();
+        text.lines().find_map(|line| line.strip_prefix(&format!("{name} "))).unwrap().parse().unwrap()
+    };
+    assert_eq!(skew("lessor_worker_clock_skew_seconds").await, 0.0);
+    let pushed = served.push("q").await;
+    for (call, field, hours) in
+        [("started", "startedAt", 5), ("heartbeat", "heartbeatAt", -3), ("completed", "completedAt", 2)]
+    {
+        let mut body = if call == "completed" { pushed.succeeded(json!(1)) } else { pushed.beat() };
+        let said = jiff::Timestamp::now() + jiff::SignedDuration::from_hours(hours);
+        body[field] = json!(said.to_string());
+        assert_eq!(served.call(&pushed, call, body).await.status, 200);
+        let measured_hours = skew("lessor_worker_clock_skew_seconds").await / 3_600.0;
+        assert_eq!(measured_hours.round(), hours as f64, "{call}");
+    }
+    // The clock of the coordinator was set by that of this machine, at the start.
+    assert!(skew("lessor_clock_skew_seconds").await.abs() < 600.0);
+}
+
 /// Also S1-41, S1-42: the signal comes with a heartbeat, and the worker ends with CANCELLED and what it got done.
 #[tokio::test]
 async fn s1_20_a_heartbeat_carries_the_cancel_signal() {

@@ -97,3 +97,40 @@ pub(super) fn open_file(root: &Path, path: &RelativePath) -> Result<File, rustix
     let parent = Directory::open(root)?.descend(&parent)?;
     Ok(parent.file(name)?.0)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use blobs::{DigestFunction, Local, Options, Store, Tenant};
+
+    use super::*;
+    use crate::{Cas, LocalCas};
+
+    /// A child that the command left behind may go on writing. Files of every size are uploaded from where they are found.
+    #[tokio::test]
+    async fn w15_an_output_that_changes_after_it_was_hashed_is_not_stored_under_its_digest() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(dir.path().join("store"), Options::default()).unwrap();
+        let cas = LocalCas::new(Arc::new(Local::new(store)), Tenant::new("t").unwrap());
+        let to = || Destination { cas: &cas, instance: "" };
+        let root = dir.path().join("root");
+        std::fs::create_dir(&root).unwrap();
+        for size in [1_000, MAX_SMALL_BYTES as usize + 1_000] {
+            let hashed = vec![1; size];
+            let digest = Digest::of(DigestFunction::Sha256, &hashed);
+            for changed in [vec![2; size], vec![1; size - 1], vec![]] {
+                let mut blobs = OutputBlobs::default();
+                blobs.add_file(digest, None, || RelativePath::parse("out").unwrap());
+                std::fs::write(root.join("out"), &changed).unwrap();
+                assert!(upload(to(), &blobs, &root).await.is_err(), "{size} bytes, now {}", changed.len());
+                assert_eq!(cas.find_missing("", &[digest]).await.unwrap(), [digest]);
+            }
+            // As it was hashed, it is stored.
+            let mut blobs = OutputBlobs::default();
+            blobs.add_file(digest, None, || RelativePath::parse("out").unwrap());
+            std::fs::write(root.join("out"), &hashed).unwrap();
+            upload(to(), &blobs, &root).await.unwrap();
+        }
+    }
+}
