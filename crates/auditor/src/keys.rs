@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use authority::command::{CreateKey, CreateKeyAnswer, RevokeKey, RevokeKeyAnswer};
+use authority::command::{CreateKey, CreateKeyAnswer, EXPIRED, RevokeKey, RevokeKeyAnswer};
 use authority::event::{KeyCreated, KeyRevoked};
 use authority::{ApiKey, Command, Position, StoredKey};
 
@@ -39,10 +39,15 @@ impl Auditor {
 
     pub(super) fn key_revoked(&mut self, event: &KeyRevoked, position: Position) -> Result<(), String> {
         let KeyRevoked { key_id, revoked_by } = event.clone();
+        let is_expired = *revoked_by == *EXPIRED;
         let asked = Command::RevokeKey(RevokeKey { key_id, revoked_by });
-        ensure(self.causes.others.contains(&asked), "nobody asked for the end of this key")?;
+        let is_asked = self.causes.others.contains(&asked);
         let model = self.keys.0.get_mut(&event.key_id).filter(|model| model.revoked.is_none());
-        model.ok_or("the key does not live")?.revoked = Some(position);
+        let model = model.ok_or("the key does not live")?;
+        // A key that has expired makes way for another one.
+        let may_make_way = is_expired && model.key.expires_at.is_some();
+        ensure(is_asked || may_make_way, "nobody asked for the end of this key")?;
+        model.revoked = Some(position);
         Ok(())
     }
 

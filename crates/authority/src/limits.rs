@@ -56,6 +56,8 @@ pub const MAX_KEYS: usize = 10_000;
 /// Most tenants, and most queues, that one key names.
 pub const MAX_KEY_TENANTS: usize = 16;
 pub const MAX_KEY_QUEUES: usize = 16;
+/// Most properties of workers that one key names.
+pub const MAX_KEY_PROPERTIES: usize = 64;
 
 /// Most leases granted by one command.
 pub const MAX_GRANTS: usize = 100;

@@ -218,6 +218,8 @@ macro_rules! message_table {
                 8 "secretHash" secret_hash: SecretHash,
                 /// The name of the key that created it, or of the command.
                 9 "createdBy" created_by: Arc<str>,
+                /// What its workers may announce, each as `name=value`; anything when there is none. A value may end with `*`.
+                10 "properties" properties: Vec<Arc<str>>,
             }
         }
     };

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use authority::command::CreateKey;
-use authority::command::CreateKeyAnswer::{self, Created, Invalid, TooMany};
+use authority::command::CreateKeyAnswer::{self, Created, Invalid, NameTaken, TooMany};
 use authority::event::{KeyCreated, KeyRevoked};
 use authority::limits::MAX_KEYS;
 use authority::{Answer, ApiKey, Command, Event, Role, State, Time};
@@ -35,6 +35,9 @@ fn a_key_has_a_role_a_tenant_and_an_end_that_is_to_come() {
         (ApiKey { queues: many(), ..good() }, "queues"),
         (ApiKey { worker_prefix: Some("".into()), ..good() }, "workerPrefix"),
         (ApiKey { expires_at: Some(Time(1_000)), ..good() }, "expiresAt"),
+        (ApiKey { properties: vec!["os".into()], ..good() }, "properties"),
+        (ApiKey { properties: vec!["=linux".into()], ..good() }, "properties"),
+        (ApiKey { properties: vec!["os=linux".into(); 65], ..good() }, "properties"),
     ] {
         let Invalid(fault) = decide(&state, key) else { panic!("{field} was accepted") };
         assert!(fault.starts_with(field), "{fault}");
@@ -54,6 +57,33 @@ fn ten_thousand_keys_live_and_no_more() {
     state.apply(Time(2), &Event::KeyRevoked(revoked.clone())).unwrap();
     assert_eq!(decide(&state, api_key("one", "more")), Created);
     assert!(state.apply(Time(2), &Event::KeyRevoked(revoked)).is_err(), "it is over");
+}
+
+#[test]
+fn a_key_that_has_expired_gives_up_its_name_and_makes_room() {
+    let mut state = State::new();
+    let key =
+        |n: usize, expires_at| ApiKey { expires_at, ..api_key(&format!("id-{n}"), &format!("key-{n}")) };
+    for n in 0..MAX_KEYS {
+        // The last ones have expired, one after the other.
+        let expires_at = (n >= MAX_KEYS - 3).then(|| Time(900 - n as u64 % 100));
+        let created = KeyCreated { key: Arc::new(key(n, expires_at)) };
+        state.apply(Time(1), &Event::KeyCreated(created)).unwrap();
+    }
+    let ended = |new: ApiKey| {
+        let command = Command::CreateKey(CreateKey { key: Arc::new(new) });
+        let decision = state.decide(&command, Time(1_000));
+        assert_eq!(decision.answer, Answer::KeyCreated(Created));
+        match &decision.events[..] {
+            [Event::KeyRevoked(revoked), Event::KeyCreated(_)] if &*revoked.revoked_by == "expired" => {
+                revoked.key_id.to_string()
+            }
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(ended(api_key("new", "new")), "id-9999", "the first that expired");
+    assert_eq!(ended(api_key("new", "key-9997")), "id-9997", "the one of the same name");
+    assert_eq!(decide(&state, api_key("new", "key-7")), NameTaken);
 }
 
 #[test]

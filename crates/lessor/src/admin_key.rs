@@ -32,6 +32,7 @@ pub(crate) async fn create(handle: &Handle, name: &str, made: &NewKey, created_b
         expires_at: None,
         secret_hash: made.hash,
         created_by: Arc::from(created_by),
+        properties: Vec::new(),
     };
     match handle.create_key(CreateKey { key: Arc::new(key) }).await? {
         CreateKeyAnswer::Created => Ok(()),

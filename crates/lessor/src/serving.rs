@@ -60,7 +60,7 @@ async fn serve(config: Config, start: Start) -> Result<()> {
     let connections = machine::connections();
     let limits = server::Limits { max_connections: connections.from_clients, ..server::Limits::default() };
     let warning = config.check_access(start.insecure, start.worker.is_some())?;
-    let issuers = config.auth.issuers()?;
+    let (issuers, certificates) = (config.auth.issuers()?, config.auth.certificates()?);
     let tls = config.server.tls.files().map(server::Tls::load).transpose();
     let tls = tls.context("TLS cannot be served")?;
     let data = DataDir::open(&config.data.dir, start.may_create)?;
@@ -115,6 +115,7 @@ async fn serve(config: Config, start: Start) -> Result<()> {
         allowed_hosts: config.server.allowed_hosts.clone(),
         auth: config.auth.mode.into(),
         issuers,
+        certificates,
         ..server::Options::default()
     };
     let key = old_key.map_or_else(|| data.lease_key(), Ok)?;
@@ -135,6 +136,7 @@ async fn serve(config: Config, start: Start) -> Result<()> {
         Some((opening, instances)) => Some(opening.start(blobs, instances).await?),
         None => None,
     };
+    notices.extend(config.notice());
     notices.extend(worker.as_mut().and_then(|worker| worker.notice.take()));
     banner::print(&data, &address, (&running.report, &notices), execution);
 

@@ -33,7 +33,7 @@ pub(crate) struct Options {
     #[command(flatten)]
     metrics: Metrics,
 
-    /// A host name by which clients call a server on loopback, besides `localhost`; may be repeated
+    /// A host name by which clients call the server on loopback, or without a credential, besides `localhost`; may be repeated
     #[arg(long = "allowed-host", value_name = "NAME")]
     allowed_hosts: Vec<String>,
 

@@ -17,7 +17,7 @@ use crate::convert::lease_id::LeaseIds;
 use crate::convert::page_token::PageTokens;
 use crate::convert::task_token::TaskTokens;
 use crate::convert::{Code, Problem};
-use crate::edge::auth::{AuditLog, AuthMode, Identity, KeyTable};
+use crate::edge::auth::{AuditLog, AuthMode, CertificateRule, CertificateRules, Identity, KeyTable};
 use crate::edge::bodies::Bodies;
 use crate::edge::compute::Compute;
 use crate::edge::jwt::Issuers;
@@ -52,6 +52,7 @@ pub struct Inner {
     pub(crate) auth: AuthMode,
     pub(crate) keys: KeyTable,
     pub(crate) issuers: Issuers,
+    pub(crate) certificates: CertificateRules,
     pub(crate) embedded_worker: Arc<Identity>,
     pub(crate) audit: AuditLog,
 }
@@ -89,11 +90,13 @@ pub struct Options {
     /// What remote execution needs; it is not served without.
     pub content: Option<Content>,
     pub metrics: Metrics,
-    /// Names by which a server on loopback may be called, besides its addresses and `localhost`.
+    /// Names by which the server may be called without a credential, besides its addresses and `localhost`.
     pub allowed_hosts: Vec<String>,
     pub auth: AuthMode,
     /// Issuers of tokens that are accepted beside API keys.
     pub issuers: Issuers,
+    /// What the holders of client certificates may do.
+    pub certificates: Vec<CertificateRule>,
 }
 
 impl App {
@@ -105,8 +108,9 @@ impl App {
 
     /// As [`App::new`], with other settings.
     pub fn with_options(handle: Handle, lease_key: [u8; 32], options: Options) -> App {
-        let Options { scheduler, push, receiving, content, metrics, mut allowed_hosts, auth, issuers } =
+        let Options { scheduler, push, receiving, content, metrics, auth, issuers, certificates, .. } =
             options;
+        let mut allowed_hosts = options.allowed_hosts;
         // A proxy in front of the server may pass on the name under which it is called back.
         let callback_url = push.callback_url.as_deref().and_then(|url| Url::parse(url).ok());
         allowed_hosts.extend(callback_url.and_then(|url| url.host_str().map(str::to_owned)));
@@ -132,6 +136,7 @@ impl App {
             auth,
             keys: KeyTable::default(),
             issuers,
+            certificates: certificates.into(),
             embedded_worker: Arc::new(Identity::embedded_worker()),
             audit: AuditLog::default(),
         }))

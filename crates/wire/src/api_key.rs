@@ -1,5 +1,7 @@
 //! API keys: who may call the server, and what for.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -60,6 +62,10 @@ pub struct CreateApiKey {
     pub queues: Vec<String>,
     /// How the names of its workers must begin.
     pub worker_prefix: Option<String>,
+    /// The only properties that its workers may announce, each with its values, at most 64 in all; a value that ends with `*`
+    /// stands for all that begin like it. All when missing.
+    #[serde(default)]
+    pub properties: BTreeMap<String, Vec<String>>,
     /// When the key ends; never when missing.
     pub expires_at: Option<Timestamp>,
 }
@@ -78,6 +84,9 @@ pub struct ApiKey {
     /// All queues when empty.
     pub queues: Vec<String>,
     pub worker_prefix: Option<String>,
+    /// The only properties that its workers may announce, each with its values; all when empty.
+    #[serde(default)]
+    pub properties: BTreeMap<String, Vec<String>>,
     pub expires_at: Option<Timestamp>,
     pub created_at: Timestamp,
     /// The name of the key that created it, or of the command.

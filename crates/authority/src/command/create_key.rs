@@ -3,9 +3,12 @@
 use std::sync::Arc;
 
 use super::Decision;
-use crate::event::{Event, KeyCreated};
-use crate::limits::{MAX_KEY_QUEUES, MAX_KEY_TENANTS, MAX_KEYS, MAX_NAME_BYTES};
-use crate::{ApiKey, Role, State, Time};
+use crate::event::{Event, KeyCreated, KeyRevoked};
+use crate::limits::{MAX_KEY_PROPERTIES, MAX_KEY_QUEUES, MAX_KEY_TENANTS, MAX_KEYS, MAX_NAME_BYTES};
+use crate::{ApiKey, Role, State, StoredKey, Time};
+
+/// Who revoked a key that had expired and made way for another one.
+pub const EXPIRED: &str = "expired";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CreateKey {
@@ -16,9 +19,9 @@ pub struct CreateKey {
 pub enum CreateKeyAnswer {
     /// It lives, by this command or by an earlier one that was the same.
     Created,
-    /// Another key that lives has this name.
+    /// Another key that lives and has not expired has this name.
     NameTaken,
-    /// As many keys live as may.
+    /// As many keys live as may, and none of them has expired.
     TooMany,
     /// What is wrong, naming the field.
     Invalid(&'static str),
@@ -35,13 +38,26 @@ impl CreateKey {
             Some(_) => return Decision::only(CreateKeyAnswer::Invalid("id: is another key's")),
             None => {}
         }
-        if state.keys().any(|stored| stored.key.name == key.name) {
+        let is_over = |stored: &&StoredKey| stored.key.expires_at.is_some_and(|at| at <= now);
+        let namesake = state.keys().find(|stored| stored.key.name == key.name);
+        if namesake.is_some_and(|stored| !is_over(&stored)) {
             return Decision::only(CreateKeyAnswer::NameTaken);
         }
-        if state.key_count() >= MAX_KEYS {
-            return Decision::only(CreateKeyAnswer::TooMany);
+        // Keys that have expired give up their names and make room, the one that expired first before the others.
+        let mut replaced = namesake;
+        if replaced.is_none() && state.key_count() >= MAX_KEYS {
+            let over = state.keys().filter(is_over);
+            replaced = over.min_by_key(|stored| (stored.key.expires_at, &stored.key.id));
+            if replaced.is_none() {
+                return Decision::only(CreateKeyAnswer::TooMany);
+            }
         }
-        Decision::with(Event::KeyCreated(KeyCreated { key: key.clone() }), CreateKeyAnswer::Created)
+        let revoked = replaced.map(|stored| {
+            let (key_id, revoked_by) = (stored.key.id.clone(), Arc::from(EXPIRED));
+            Event::KeyRevoked(KeyRevoked { key_id, revoked_by })
+        });
+        let created = Event::KeyCreated(KeyCreated { key: key.clone() });
+        Decision { events: revoked.into_iter().chain([created]).collect(), answer: CreateKeyAnswer::Created }
     }
 }
 
@@ -64,9 +80,20 @@ fn fault(key: &ApiKey, now: Time) -> Option<&'static str> {
         Some("queues: must be at most 16 names")
     } else if key.worker_prefix.as_ref().is_some_and(|prefix| !is_name(prefix)) {
         Some("workerPrefix: must not be empty or too long")
+    } else if key.properties.len() > MAX_KEY_PROPERTIES
+        || !key.properties.iter().all(|text| is_property(text))
+    {
+        Some("properties: must be at most 64 names with values")
     } else if key.expires_at.is_some_and(|at| at <= now) {
         Some("expiresAt: must be later than now")
     } else {
         None
     }
+}
+
+/// A name and a value, as `name=value`.
+fn is_property(text: &str) -> bool {
+    text.split_once('=').is_some_and(|(name, value)| {
+        (1..=MAX_NAME_BYTES).contains(&name.len()) && value.len() <= MAX_NAME_BYTES
+    })
 }

@@ -30,7 +30,7 @@ mod verdict;
 pub use attach_operation::{AttachAnswer, AttachOperation};
 pub use cancel_task::{CancelTask, EndAnswer};
 pub use configure_queue::{ConfigureAnswer, ConfigureQueue};
-pub use create_key::{CreateKey, CreateKeyAnswer};
+pub use create_key::{CreateKey, CreateKeyAnswer, EXPIRED};
 pub use detach_operation::DetachOperation;
 pub use end_worker::EndWorker;
 pub use extend_lease::{ExtendAnswer, ExtendLease};

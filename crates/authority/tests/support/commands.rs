@@ -164,6 +164,7 @@ pub(crate) fn api_key(id: &str, name: &str) -> ApiKey {
         expires_at: None,
         secret_hash: SecretHash([7; 32]),
         created_by: Arc::from("root"),
+        properties: Vec::new(),
     }
 }
 

@@ -46,6 +46,8 @@ pub struct Registration {
     pub registered_at: Time,
     /// The address from which it registered, if it is known.
     pub address: Option<IpAddr>,
+    /// The identity that registered it, if callers are authenticated.
+    pub owner: Option<Arc<str>>,
 }
 
 /// What a worker says of its own work. For people, but for one thing: a draining worker is offered none.

@@ -144,6 +144,7 @@ impl History {
                 expires_at: None,
                 secret_hash: SecretHash([3; 32]),
                 created_by: "root".into(),
+                properties: Vec::new(),
             }),
         })
     }

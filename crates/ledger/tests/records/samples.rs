@@ -208,6 +208,7 @@ fn api_key() -> Arc<ApiKey> {
         expires_at: Some(Time(1_797_000_000_000)),
         secret_hash: SecretHash([9; 32]),
         created_by: "root".into(),
+        properties: vec!["os=linux".into(), "pool=trusted".into()],
     })
 }
 

@@ -179,19 +179,22 @@ fn about_the_rest() -> impl Strategy<Value = Event> {
 
 pub(crate) fn api_key() -> impl Strategy<Value = ApiKey> {
     let roles = vec(proptest::sample::select(&Role::ALL[..]), 0..4);
-    let lists = (vec(text(), 0..3), roles, vec(text(), 0..3));
+    let lists = (vec(text(), 0..3), roles, vec(text(), 0..3), vec(text(), 0..3));
     let limits = (option::of(text()), option::of(time()), any::<[u8; 32]>());
     (text(), text(), lists, limits, text()).prop_map(
-        |(id, name, (tenants, roles, queues), (worker_prefix, expires_at, hash), created_by)| ApiKey {
-            id,
-            name,
-            tenants,
-            roles,
-            queues,
-            worker_prefix,
-            expires_at,
-            secret_hash: SecretHash(hash),
-            created_by,
+        |(id, name, (tenants, roles, queues, properties), (worker_prefix, expires_at, hash), created_by)| {
+            ApiKey {
+                id,
+                name,
+                tenants,
+                roles,
+                queues,
+                worker_prefix,
+                expires_at,
+                secret_hash: SecretHash(hash),
+                created_by,
+                properties,
+            }
         },
     )
 }

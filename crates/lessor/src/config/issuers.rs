@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::Arc;
 
-use authority::Role;
 use serde::{Deserialize, Serialize};
-use server::{ALGORITHMS, Algorithm, ClaimRule, Grants, IssuerOptions, KeySource};
+use server::{ALGORITHMS, Algorithm, ClaimRule, IssuerOptions, KeySource};
+
+use super::rights::Rights;
 
 /// Most issuers, and most rules of one.
 const MAX_ISSUERS: usize = 100;
@@ -22,6 +22,9 @@ pub(crate) struct Issuer {
     /// The issuer's key set, by https.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub jwks_url: Option<String>,
+    /// The CA of the certificate at jwks_url; otherwise what the machine trusts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub jwks_ca_file: Option<PathBuf>,
     /// The issuer's key set, as a file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub jwks_file: Option<PathBuf>,
@@ -41,6 +44,9 @@ pub(crate) struct Rule {
     pub queues: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub worker_prefix: Option<String>,
+    /// The only properties that its workers may announce, each with its values.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub properties: BTreeMap<String, Vec<String>>,
 }
 
 impl Default for Issuer {
@@ -49,6 +55,7 @@ impl Default for Issuer {
             issuer: String::new(),
             audiences: Vec::new(),
             jwks_url: None,
+            jwks_ca_file: None,
             jwks_file: None,
             algorithms: vec!["RS256".to_owned()],
             name_claim: "sub".to_owned(),
@@ -60,9 +67,11 @@ impl Default for Issuer {
 impl Issuer {
     /// An issuer in which no key is left out.
     pub(super) fn with_every_key() -> Issuer {
-        let rule = Rule { worker_prefix: Some(String::new()), ..Rule::default() };
+        let properties = [(String::new(), Vec::new())].into();
+        let rule = Rule { worker_prefix: Some(String::new()), properties, ..Rule::default() };
         Issuer {
             jwks_url: Some(String::new()),
+            jwks_ca_file: Some(PathBuf::new()),
             jwks_file: Some(PathBuf::new()),
             rules: vec![rule],
             ..Issuer::default()
@@ -79,7 +88,13 @@ impl Issuer {
             return Err(fault("audiences must name what tokens for this server have in the claim `aud`"));
         }
         let keys = match (&self.jwks_url, &self.jwks_file) {
-            (Some(url), None) => KeySource::Url(check_url(url).map_err(|what| fault(&what))?),
+            (Some(url), None) => {
+                let url = check_url(url).map_err(|what| fault(&what))?;
+                KeySource::Url { url, ca_file: self.jwks_ca_file.clone() }
+            }
+            (None, Some(_)) if self.jwks_ca_file.is_some() => {
+                return Err(fault("jwks_ca_file belongs to jwks_url"));
+            }
             (None, Some(file)) => KeySource::File(file.clone()),
             _ => return Err(fault("name either jwks_url or jwks_file")),
         };
@@ -108,32 +123,14 @@ impl Rule {
         if self.claims.is_empty() {
             return Err("a rule without claims would apply to every token of the issuer".to_owned());
         }
-        let roles = self.roles.iter().map(|name| {
-            let known = || Role::ALL.iter().map(|role| role.name()).collect::<Vec<_>>().join(", ");
-            let found = Role::ALL.into_iter().find(|role| role.name() == name);
-            found.ok_or_else(|| format!("there is no role {name:?}; the roles are {}", known()))
-        });
-        let roles = roles.collect::<Result<Vec<_>, _>>()?;
-        if roles.is_empty() {
-            return Err("a rule without roles permits nothing".to_owned());
-        }
-        let is_admin = roles.contains(&Role::Admin);
-        if self.tenants.is_empty() != is_admin {
-            return Err("a rule names its tenants, or has the role admin, which has all of them".to_owned());
-        }
-        for name in self.tenants.iter().chain(&self.queues) {
-            if let Some(what) = server::fault_of_scope_name(name) {
-                return Err(format!("{name:?} {what}"));
-            }
-        }
-        let texts = |list: &[String]| list.iter().map(|text| Arc::from(&**text)).collect();
-        let grants = Grants {
-            tenants: texts(&self.tenants),
-            roles,
-            queues: texts(&self.queues),
-            worker_prefix: self.worker_prefix.as_deref().map(Arc::from),
+        let rights = Rights {
+            tenants: &self.tenants,
+            roles: &self.roles,
+            queues: &self.queues,
+            worker_prefix: self.worker_prefix.as_deref(),
+            properties: &self.properties,
         };
-        Ok(ClaimRule { claims: self.claims.clone(), grants: Arc::new(grants) })
+        Ok(ClaimRule { claims: self.claims.clone(), grants: rights.grants()?.into() })
     }
 }
 
@@ -177,15 +174,14 @@ pub(super) fn options(issuers: &[Issuer]) -> Result<Vec<IssuerOptions>, Vec<Stri
 
 #[cfg(test)]
 mod tests {
+    use authority::Role;
+
     use super::*;
 
     fn rule() -> Rule {
-        Rule {
-            claims: [("repository".to_owned(), "acme/app".to_owned())].into(),
-            tenants: vec!["acme".to_owned()],
-            roles: vec!["builder".to_owned()],
-            ..Rule::default()
-        }
+        let (tenants, roles) = (vec!["acme".to_owned()], vec!["builder".to_owned()]);
+        let claims = [("repository".to_owned(), "acme/app".to_owned())].into();
+        Rule { claims, tenants, roles, ..Rule::default() }
     }
 
     fn issuer() -> Issuer {

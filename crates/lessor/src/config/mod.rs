@@ -2,8 +2,10 @@
 //! their defaults and validation.
 
 mod auth;
+mod certificates;
 pub(crate) mod file;
 mod issuers;
+mod rights;
 mod tls;
 mod unknown;
 
@@ -63,7 +65,7 @@ pub(crate) struct Server {
     pub address: SocketAddr,
     /// The workspace of remote executions; empty for the default workspace.
     pub instance_name: String,
-    /// Names by which a server on loopback may be called, besides its addresses and `localhost`.
+    /// Names by which it may be called without a credential, besides its addresses and `localhost`.
     pub allowed_hosts: Vec<String>,
     pub tls: Tls,
 }
@@ -307,7 +309,8 @@ impl Config {
     }
 
     pub(crate) fn warnings(&self) -> impl Iterator<Item = String> {
-        self.check_access(false, false).err().into_iter().map(|error| error.to_string())
+        let checked = self.check_access(false, false).unwrap_or_else(|error| Some(error.to_string()));
+        checked.into_iter()
     }
 
     pub(crate) fn scheduler(&self) -> server::Scheduler {
@@ -330,19 +333,6 @@ impl Config {
     }
 }
 
-/// The warning about an address that others can reach; `worker` says whether this process runs commands. Clients that need
-/// a certificate are no strangers.
-fn open_access(address: SocketAddr, tls: &Tls, worker: bool) -> Option<String> {
-    let (machines, way_out) =
-        if worker { ("this machine", " (--no-worker runs no commands)") } else { ("its workers", "") };
-    (!address.ip().is_loopback() && !tls.requires_client_certificates()).then(|| {
-        format!(
-            "everyone who can reach {address} can submit, lease and cancel tasks, and run commands on {machines}: there is no \
-             authentication (--insecure){way_out}"
-        )
-    })
-}
-
 impl Document for Config {
     fn with_every_key() -> Config {
         let mut config = Config::default();
@@ -350,6 +340,7 @@ impl Document for Config {
         config.data.preallocate_mib = Some(1);
         config.auth.admin_key_file = Some(PathBuf::new());
         config.auth.issuers = vec![issuers::Issuer::with_every_key()];
+        config.auth.certificates = vec![certificates::Rule::with_every_key()];
         config.push.callback_url = Some(String::new());
         config.server.tls = Tls::with_every_key();
         config.capabilities.action_cache_update_enabled = Some(true);
@@ -380,7 +371,7 @@ impl Document for Config {
         .into_iter()
         .flatten()
         .collect();
-        faults.extend(self.auth.faults());
+        faults.extend(self.auth.faults(&self.server.tls));
         faults.extend(self.server.tls.faults());
         if self.metrics.queues.len() >= MAX_NAMED_QUEUES {
             faults.push(format!("metrics.queues must name fewer than {MAX_NAMED_QUEUES} queues"));

@@ -134,7 +134,13 @@ fn what_is_shown_is_read_back_as_the_same() {
 #[test]
 fn an_open_address_is_warned_of() {
     assert_eq!(Config::default().warnings().count(), 0);
-    assert_eq!(file::parse::<Config>(DOCUMENT).unwrap().warnings().count(), 1);
+    let mut open = file::parse::<Config>(DOCUMENT).unwrap();
+    assert_eq!(open.warnings().count(), 1);
+    open.auth.mode = Mode::Keys;
+    let warning = open.warnings().next().unwrap();
+    assert!(warning.contains("unencrypted") && warning.contains("--tls-certificate"), "{warning}");
+    open.server.tls.certificate = Some("server.pem".into());
+    assert_eq!(open.warnings().count(), 0);
 }
 
 #[test]

@@ -56,7 +56,7 @@ impl Tls {
         })
     }
 
-    pub(super) fn requires_client_certificates(&self) -> bool {
+    fn requires_client_certificates(&self) -> bool {
         self.client_certificates == Some(ClientCertificates::Required)
     }
 

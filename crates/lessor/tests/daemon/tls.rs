@@ -124,6 +124,69 @@ fn x21_curl_needs_the_ca_and_the_client_certificate() {
     assert!(code == 0 && answer.starts_with("This port speaks TLS"), "{code} {answer}");
 }
 
+/// Starts a server with the rules of a file, beyond loopback.
+fn serve_with_rules(keys: &Keys, rules: &str) -> Server {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("lessor.toml");
+    let text = format!(
+        "[server]\naddress = \"0.0.0.0:0\"\n[server.tls]\ncertificate = {:?}\nkey = {:?}\nclient_ca = {:?}\n\
+         [data]\ndir = {:?}\nsegment_mib = 32\npreallocate_mib = 1\n[auth]\nmode = \"keys\"\n{rules}",
+        keys.server.certificate,
+        keys.server.key,
+        keys.file("ca.pem"),
+        dir.path().join("data")
+    );
+    std::fs::write(&file, text).unwrap();
+    let mut command = lessor(&["serve", "--init", "--config"]);
+    command.arg(file);
+    Server::start_by(command, dir)
+}
+
+#[test]
+fn x22_a_client_certificate_is_an_identity_by_the_rules_of_the_file() {
+    let keys = Keys::new();
+    let rules =
+        "[[auth.certificates]]\ncommon_name = \"client\"\ntenants = [\"acme\"]\nroles = [\"submitter\"]\n";
+    let server = serve_with_rules(&keys, rules);
+    let port = server.address().rsplit_once(':').unwrap().1.to_owned();
+    let url = format!("https://127.0.0.1:{port}/v1/tasks");
+    let stranger = keys.ca.issue(keys.dir.path(), "stranger");
+    let with = |files: &Files| [&files.certificate, &files.key].map(|file| file.to_str().unwrap().to_owned());
+    let call = |identity: Option<&Files>, arguments: &[&str]| {
+        let [certificate, key] = identity.map(with).unwrap_or_default();
+        let identity = ["--cert", &certificate, "--key", &key];
+        let identity = if certificate.is_empty() { &[][..] } else { &identity };
+        curl(&[&["--cacert", &keys.file("ca.pem")], identity, &[&url], arguments].concat())
+    };
+    let body = json!({"queue": "q", "payload": 1}).to_string();
+    let (code, answer) = call(Some(&keys.client), &["-d", &body]);
+    assert!(code == 0 && answer.contains("WAITING"), "{code} {answer}");
+    for identity in [None, Some(&stranger)] {
+        let (code, answer) = call(identity, &["-d", &body]);
+        assert!(code == 0 && answer.contains("\"unauthenticated\""), "{code} {answer}");
+    }
+    let (_, answer) = call(Some(&keys.client), &["-H", "lessor-tenant: other"]);
+    assert!(answer.contains("the certificate of client is not for the tenant other"), "{answer}");
+    // The command line needs no key with it.
+    let url = format!("https://127.0.0.1:{port}");
+    let ran =
+        Ran::from(lessor(&["task", "list", "--json", "--url", &url]).args(keys.flags()).output().unwrap());
+    assert_eq!(ran.ok().json()["tasks"].as_array().unwrap().len(), 1);
+}
+
+/// Whoever has one could do everything.
+#[test]
+fn a_required_client_certificate_alone_does_not_open_a_server_to_a_network() {
+    let keys = Keys::new();
+    let dir = tempfile::tempdir().unwrap();
+    let mut command = lessor(&["up", "--no-worker", "--listen", "0.0.0.0:0", "--data"]);
+    let (certificate, key, ca) = (keys.file("server.pem"), keys.file("server.key"), keys.file("ca.pem"));
+    command.arg(dir.path().join("data"));
+    command.args(["--tls-certificate", &certificate, "--tls-key", &key, "--tls-client-ca", &ca]);
+    command.args(["--tls-client-certificates", "required"]);
+    Ran::from(command.output().unwrap()).fails(1, &["without authentication", "[[auth.certificates]]"]);
+}
+
 /// How a real server is told that there are new files.
 #[test]
 fn x21_a_signal_replaces_the_certificate_and_a_broken_one_is_named_in_the_log() {

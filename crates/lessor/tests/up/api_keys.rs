@@ -92,8 +92,20 @@ fn beyond_loopback_a_server_without_authentication_does_not_start() {
     let refused = command.arg(&data).output().unwrap();
     assert_eq!(refused.status.code(), Some(1), "{refused:?}");
     let told = String::from_utf8_lossy(&refused.stderr).into_owned();
-    for expected in ["without authentication", "lessor init", "--auth keys", "127.0.0.1", "--insecure"] {
+    let options = ["lessor init --data", "--auth keys", "[[auth.certificates]]", "[[auth.issuers]]"];
+    for expected in ["without authentication", "127.0.0.1", "--insecure"].iter().chain(&options) {
         assert!(told.contains(expected), "{expected:?} is missing: {told}");
+    }
+    // The tables are what a file may have.
+    for (from, to) in [
+        ("  [server]", "tokens of an issuer"),
+        ("  [auth]\n  mode = \"keys\"\n  [[auth.issuers", "this machine"),
+    ] {
+        let text = &told[told.find(from).unwrap()..told.find(to).unwrap()];
+        let file = dir.path().join("lessor.toml");
+        std::fs::write(&file, text).unwrap();
+        let checked = lessor(&["check-config"]).arg(&file).output().unwrap();
+        assert!(checked.status.success(), "{text}\n{checked:?}");
     }
     assert!(!data.exists(), "nothing was touched");
     // The instructions lead to a server that serves.
@@ -102,6 +114,13 @@ fn beyond_loopback_a_server_without_authentication_does_not_start() {
     assert_eq!(status(&server, &admin, "/v1/tasks"), 200);
     let (_, log) = server.terminate();
     assert!(!log.contains("everyone who can reach"), "{log}");
+    assert!(log.contains("API keys and data travel to") && log.contains("unencrypted"), "{log}");
+}
+
+#[test]
+fn a_start_on_loopback_says_that_there_is_no_authentication() {
+    let mut server = Server::start_with(&["--no-worker"]);
+    assert!(server.banner_line("No authentication").contains("--auth keys"));
 }
 
 #[test]

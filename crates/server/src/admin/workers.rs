@@ -1,16 +1,29 @@
 //! GET /v1/workers: the workers that were seen since the coordinator started.
 
+use authority::Role;
 use coordinator::{Activity, Registered, WorkerView};
 use wire::{Worker, WorkerList, WorkerRegistration, WorkerState};
 
 use crate::convert::{Problem, Scoped, to_timestamp};
 use crate::edge::Out;
+use crate::edge::auth::Caller;
 
 /// List the workers.
 #[utoipa::path(get, path = "/v1/workers", tag = "Workers", responses((status = 200, body = WorkerList)))]
-pub(crate) async fn list(Scoped { app, scope }: Scoped) -> Result<Out<WorkerList>, Problem> {
+pub(crate) async fn list(Scoped { app, scope }: Scoped, caller: Caller) -> Result<Out<WorkerList>, Problem> {
     let workers = app.handle.workers(scope).await?;
-    Ok(Out::ok(WorkerList { workers: workers.iter().map(to_wire).collect() }))
+    let mut workers: Vec<_> = workers.iter().map(to_wire).collect();
+    if !may_see_sessions(&caller) {
+        for registration in workers.iter_mut().filter_map(|worker| worker.registration.as_mut()) {
+            registration.session_id = None;
+        }
+    }
+    Ok(Out::ok(WorkerList { workers }))
+}
+
+/// Workers prove by the id of their session that they are the same, so it is not for everyone who may look.
+fn may_see_sessions(caller: &Caller) -> bool {
+    caller.identity().is_none_or(|identity| identity.has(Role::Operator) || identity.has(Role::Admin))
 }
 
 pub(super) fn to_wire(view: &WorkerView) -> Worker {

@@ -1,5 +1,5 @@
-//! Checks the host that a request names. A server on loopback is meant for this machine, but a web page can reach it under a
-//! name of its own that it points here, and would then read the answers as its own (DNS rebinding).
+//! Checks the host that a request names. A web page can reach a server under a name of its own that it points here, and would
+//! then read the answers as its own (DNS rebinding).
 
 use std::net::IpAddr;
 
@@ -22,8 +22,8 @@ pub(super) fn check(request: &Request, allowed_hosts: &[String]) -> Result<(), P
         return Ok(());
     };
     let detail = format!(
-        "this server listens on loopback and is not known as {}; call it by its address or as localhost, or add the name \
-         to server.allowed_hosts",
+        "this server is not known as {}; call it by its address or as localhost, or add the name to server.allowed_hosts \
+         (--allowed-host)",
         String::from_utf8_lossy(unknown)
     );
     Err(Problem::new(Code::UnknownHost, detail))

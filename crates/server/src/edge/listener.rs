@@ -30,7 +30,7 @@ use crate::edge::guarded_io::Guarded;
 use crate::edge::operator::{Ends, InProcess};
 use crate::edge::requests::Requests;
 use crate::edge::stream::Stream;
-use crate::edge::tls::{self, PeerCertificate, Tls};
+use crate::edge::tls::{self, PeerChain, Tls};
 
 /// Most connections at one time. For another one an idle one is closed; when none is idle, it waits in the kernel's backlog.
 const MAX_CONNECTIONS: usize = 10_000;
@@ -131,7 +131,7 @@ pub(crate) async fn run(
     let Listener { tcp: listener, tls, mut in_process } = listener;
     let local = listener.local_addr().ok();
     let is_loopback = local.is_some_and(|address| address.ip().is_loopback());
-    let requests = Requests::new(router, app.clone(), is_loopback);
+    let requests = Requests::new(router, app.clone(), is_loopback, tls.is_some());
     let server = Arc::new(Server { builder: builder(limits), requests, tls, app, limits });
     let mut connections = JoinSet::new();
     {
@@ -256,7 +256,8 @@ impl Server {
         let Ok(local) = local else { return };
         let ends = Ends { peer, local };
         let is_in_process = matches!(socket, Socket::InProcess(_));
-        let Some((stream, certificate)) = self.establish(socket, peer, &open).await else { return };
+        let Some((stream, chain)) = self.establish(socket, peer, &open).await else { return };
+        let by_certificate = chain.and_then(|chain| self.app.certificates.identify(chain));
         let stream = self.app.metrics.count_bytes(stream);
         let io = Guarded::new(TokioIo::new(stream), self.limits.max_header_read, self.limits.max_write_stall);
         let service = service_fn(|mut request| {
@@ -264,8 +265,8 @@ impl Server {
             if is_in_process {
                 request.extensions_mut().insert(InProcess);
             }
-            if self.tls.is_some() {
-                request.extensions_mut().insert(certificate.clone());
+            if let Some(by_certificate) = &by_certificate {
+                request.extensions_mut().insert(by_certificate.clone());
             }
             let in_flight = open.0.request();
             let server = self.clone();
@@ -294,22 +295,22 @@ impl Server {
         }
     }
 
-    /// The stream of a connection, after the TLS handshake if there is one.
+    /// The stream of a connection, after the TLS handshake if there is one, and the certificate of the client.
     async fn establish(
         &self,
         socket: Socket,
         peer: SocketAddr,
         open: &Open,
-    ) -> Option<(Stream, PeerCertificate)> {
+    ) -> Option<(Stream, Option<Arc<PeerChain>>)> {
         let stream = match socket {
             Socket::Tcp(stream) => stream,
             Socket::InProcess(stream) => {
-                return Some((Stream::InProcess(stream), PeerCertificate::default()));
+                return Some((Stream::InProcess(stream), None));
             }
         };
         // Answers are small and waited for; a failure only makes them slower.
         let _ = stream.set_nodelay(true);
-        let Some(tls) = &self.tls else { return Some((Stream::Tcp(stream), PeerCertificate::default())) };
+        let Some(tls) = &self.tls else { return Some((Stream::Tcp(stream), None)) };
         // Boxed, so that plain connections do not carry its state.
         let handshake = Box::pin(timeout(self.limits.max_tls_handshake, tls::accept(tls, stream)));
         let accepted = tokio::select! {
@@ -318,7 +319,7 @@ impl Server {
             () = open.0.closing() => return None,
         };
         match accepted.unwrap_or_else(|late| Err(late.into())) {
-            Ok((stream, certificate)) => Some((Stream::Tls(Box::new(stream)), certificate)),
+            Ok((stream, chain)) => Some((Stream::Tls(Box::new(stream)), chain)),
             Err(error) => {
                 self.app.metrics.tls_handshake_failed();
                 tracing::debug!(%peer, %error, "a TLS handshake failed");

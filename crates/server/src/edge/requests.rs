@@ -2,6 +2,7 @@
 
 use axum::Router;
 use axum::extract::Request;
+use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use hyper::body::Incoming;
 use tonic::Status;
@@ -9,6 +10,7 @@ use tower::Service;
 
 use crate::app::App;
 use crate::convert::Problem;
+use crate::edge::auth::AuthMode;
 use crate::edge::fallback::is_grpc;
 use crate::edge::panics::contain;
 use crate::edge::unread_body::discard_unread;
@@ -18,11 +20,12 @@ pub(super) struct Requests {
     router: Router,
     app: App,
     is_loopback: bool,
+    is_tls: bool,
 }
 
 impl Requests {
-    pub(super) fn new(router: Router, app: App, is_loopback: bool) -> Requests {
-        Requests { router, app, is_loopback }
+    pub(super) fn new(router: Router, app: App, is_loopback: bool, is_tls: bool) -> Requests {
+        Requests { router, app, is_loopback, is_tls }
     }
 
     pub(super) async fn serve(&self, request: hyper::Request<Incoming>) -> Response {
@@ -43,9 +46,17 @@ impl Requests {
     }
 
     fn check(&self, request: &Request) -> Result<(), Problem> {
-        if self.is_loopback {
+        if self.is_loopback || self.may_be_rebound(request) {
             host::check(request, &self.app.allowed_hosts)?;
         }
         origin::check(request)
+    }
+
+    /// Whether a page whose name was pointed here could have sent a request to a server beyond loopback, and read the answer.
+    /// It has no credential that is verified, and no certificate for its name.
+    fn may_be_rebound(&self, request: &Request) -> bool {
+        let has_credential =
+            self.app.auth == AuthMode::Keys && request.headers().contains_key(header::AUTHORIZATION);
+        !self.is_tls && !has_credential
     }
 }

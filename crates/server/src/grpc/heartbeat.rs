@@ -25,7 +25,7 @@ const MAX_TOLD_BYTES: usize = MAX_SENT_MESSAGE_BYTES - 1_024;
 
 /// The queues of what a worker holds, for a caller that may act on some queues only.
 #[derive(Default)]
-pub(super) struct HeldQueues {
+struct HeldQueues {
     caller: Caller,
     queues: HashMap<Position, Arc<str>>,
 }
@@ -58,15 +58,20 @@ pub(super) async fn heartbeat(
     let (said, now) = (worker_status(request.state, request.stats.as_ref()), app.handle.now());
     let registry = app.handle.registry();
     let liveness = registry.record_status(&session.scope, &session.worker, session.id.as_ref(), said, now);
-    let leases = if request.leases.is_empty() {
+    let is_registered = matches!(liveness, Liveness::Registered | Liveness::Stopping);
+    let leases = if !request.leases.is_empty() {
+        extend_named(&session, caller, &request.leases).await?
+    } else if is_registered || session.owner.is_none() {
         extend_all(&session, caller).await?
     } else {
-        let queues = HeldQueues::of(&session, caller).await?;
-        extend(app, &session.scope, &session.worker, &request.leases, &queues).await?
+        // Nobody knows yet whose worker it is; a name alone opens nothing. It was heard nevertheless, so that its registration
+        // does not pass for the start of a worker.
+        registry.record_heartbeat(&session.scope, &session.worker, now);
+        Vec::new()
     };
     Ok(HeartbeatResponse {
         should_shutdown: matches!(liveness, Liveness::Superseded | Liveness::Stopping),
-        registered: matches!(liveness, Liveness::Registered | Liveness::Stopping),
+        registered: is_registered,
         leases,
         stopped_by_operator: liveness == Liveness::Stopping,
     })
@@ -74,17 +79,15 @@ pub(super) async fn heartbeat(
 
 /// Extends the leases that are named, except those that the caller may not touch. What is wrong with one of them does not
 /// touch the others.
-pub(super) async fn extend(
-    app: &App,
-    scope: &Scope,
-    worker: &Arc<str>,
+pub(super) async fn extend_named(
+    session: &Session,
+    caller: &Caller,
     beats: &[LeaseHeartbeat],
-    queues: &HeldQueues,
 ) -> Result<Vec<LeaseStatus>, Problem> {
+    let queues = HeldQueues::of(session, caller).await?;
     let mut items = Batch::with_capacity(beats.len());
-    let parse = |beat| parse(app, scope, worker, beat, queues, &mut items);
-    let parsed: Vec<_> = beats.iter().map(parse).collect();
-    let mut answers = decide(app, items).await?.into_iter();
+    let parsed: Vec<_> = beats.iter().map(|beat| parse(session, beat, &queues, &mut items)).collect();
+    let mut answers = decide(&session.app, items).await?.into_iter();
     let statuses = beats.iter().zip(parsed).map(|(beat, parsed)| match parsed {
         Ok(lease) => to_proto(beat.lease_id.clone(), &lease, answers.next()),
         Err(problem) => {
@@ -161,13 +164,12 @@ pub(super) async fn decide(app: &App, items: Batch) -> Result<Vec<Answer>, Probl
 }
 
 fn parse(
-    app: &App,
-    scope: &Scope,
-    worker: &Arc<str>,
+    session: &Session,
     beat: &LeaseHeartbeat,
     queues: &HeldQueues,
     items: &mut Batch,
 ) -> Result<LeaseRef, Problem> {
+    let Session { app, scope, worker, .. } = session;
     let lease = reference(app, scope, &beat.lease_id, worker, None)?;
     queues.check(&lease)?;
     let progress = report::progress(app, "progress_pct", beat.progress_pct, given(&beat.message))?;

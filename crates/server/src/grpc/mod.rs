@@ -5,6 +5,7 @@ mod health;
 mod heartbeat;
 mod lease;
 mod leased_task;
+mod ownership;
 mod reference;
 mod register;
 mod report;

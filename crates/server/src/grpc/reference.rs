@@ -7,6 +7,7 @@ use authority::{Contract, LeaseRef, Position, Scope, TaskId};
 use tonic::Status;
 use wire::grpc::UpdateTaskStatusRequest;
 
+use super::ownership::check_speaker;
 use super::report;
 use super::values::given;
 use crate::app::App;
@@ -40,6 +41,7 @@ pub(super) async fn by_grants(
     report: &UpdateTaskStatusRequest,
 ) -> Result<LeaseRef, Status> {
     let worker = name("worker_id", &report.worker_id)?;
+    check_speaker(app, scope, caller, &worker).map_err(Problem::on_report)?;
     let unknown = || Problem::unknown_task(&report.task_id).on_report();
     let task = parse_task_id(&report.task_id).ok_or_else(unknown)?;
     let Some(detail) = app.handle.task(scope.clone(), task).await.map_err(Problem::from)? else {

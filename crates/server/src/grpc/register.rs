@@ -14,11 +14,12 @@ use wire::grpc::{
 };
 
 use super::heartbeat;
+use super::ownership::check_replacement;
 use super::session::Session;
 use super::values::{optional_name, span};
 use crate::app::App;
+use crate::convert::Problem;
 use crate::convert::names::{self, name};
-use crate::convert::{Problem, grpc_status};
 use crate::edge::auth::Caller;
 
 /// Makes a worker known, and gives back what its earlier sessions held. In this order, so that those are leased nothing
@@ -33,10 +34,12 @@ pub(super) async fn register(
 ) -> Result<RegisterWorkerResponse, Status> {
     let worker = name("worker_id", &request.worker_id)?;
     caller.check_worker(&worker)?;
-    let registration = Registration { address: peer, ..parse(app, request)? };
+    let owner = caller.identity().map(|identity| identity.id().clone());
+    let registration = Registration { address: peer, owner, ..parse(app, request)? };
+    caller.check_properties(&registration.properties)?;
     let session = registration.session.clone();
     let _turn = app.grpc.turn(scope, &worker).await;
-    check_address(app, scope, &worker, session.as_ref(), peer)?;
+    check_replacement(app, scope, caller, &worker, session.as_ref(), peer)?;
     check_leases(app, scope, caller, &worker).await?;
     let is_start = app.handle.registry().register(scope, &worker, registration, app.handle.now());
     match session {
@@ -47,7 +50,7 @@ pub(super) async fn register(
         // What the worker held before it started anew is lost to it, but its heartbeats would extend it. A stream also
         // begins anew after a lost connection, and its leases are named by their ids.
         None if is_start && contract == Contract::Scheduler => {
-            let session = Session { app: app.clone(), scope: scope.clone(), worker, id: None };
+            let session = Session { app: app.clone(), scope: scope.clone(), worker, id: None, owner: None };
             release_held(&session, ReleaseCause::Session).await?;
         }
         None => {}
@@ -69,7 +72,7 @@ pub(super) async fn unregister(
     peer: Option<IpAddr>,
 ) -> Result<UnregisterWorkerResponse, Status> {
     let session = Session::parse(app, scope, caller, &request.worker_id, &request.session_id)?;
-    check_address(app, &session.scope, &session.worker, session.id.as_ref(), peer)?;
+    check_replacement(app, &session.scope, caller, &session.worker, session.id.as_ref(), peer)?;
     check_leases(app, &session.scope, caller, &session.worker).await?;
     // First, so that it is offered nothing between its last lease and its end.
     app.handle.registry().unregister(&session.scope, &session.worker, session.id.as_ref(), app.handle.now());
@@ -85,29 +88,6 @@ async fn release_held(session: &Session, cause: ReleaseCause) -> Result<u32, Pro
     let items = releases.map(|release| BatchItem::Command(Command::ReleaseLease(release)));
     heartbeat::decide(&session.app, items.collect()).await?;
     Ok(released_leases)
-}
-
-/// Until workers have identities, only the address that registered a worker, or its own session, may replace it or end it:
-/// its leases go with it, in all workspaces of the tenant.
-fn check_address(
-    app: &App,
-    scope: &Scope,
-    worker: &Arc<str>,
-    session: Option<&Arc<str>>,
-    peer: Option<IpAddr>,
-) -> Result<(), Status> {
-    let registrations = app.handle.registry().registrations(&scope.tenant, worker, app.handle.now());
-    let is_foreign = |other: &Arc<Registration>| {
-        let is_same_session = session.is_some() && other.session.as_ref() == session;
-        !is_same_session && peer.zip(other.address).is_some_and(|(peer, address)| peer != address)
-    };
-    if registrations.iter().any(is_foreign) {
-        let tenant = &scope.tenant;
-        let address = peer.map(tracing::field::display);
-        tracing::error!(%worker, %tenant, address, "worker refused: it is registered from another address");
-        return Err(grpc_status::registered_elsewhere(worker));
-    }
-    Ok(())
 }
 
 /// A key that is limited to some queues may not replace or end a worker that holds leases of others: they go with it, in all
@@ -150,6 +130,6 @@ fn parse(app: &App, request: &RegisterWorkerRequest) -> Result<Registration, Pro
         memory_bytes: bytes("capabilities.resources.memory_bytes", resources.memory_bytes)?,
         disk_bytes: bytes("capabilities.resources.disk_bytes", resources.disk_bytes)?,
         registered_at: app.handle.now(),
-        address: None,
+        ..Registration::default()
     })
 }

@@ -30,6 +30,7 @@ pub(super) async fn update(
     caller: &Caller,
     request: &UpdateTaskStatusRequest,
 ) -> Result<UpdateTaskStatusResponse, Status> {
+    caller.check_worker(&request.worker_id)?;
     let lease = if request.lease_id.is_empty() {
         reference::by_grants(app, scope, caller, request).await?
     } else {

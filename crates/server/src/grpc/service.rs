@@ -45,7 +45,6 @@ calls! {
     lease_task(LeaseTaskRequest) -> LeaseTaskResponse =
         |app, scope, caller, request| lease::lease(app, scope, &caller, &request).await;
     update_task_status(UpdateTaskStatusRequest) -> UpdateTaskStatusResponse = |app, scope, caller, request| {
-        caller.check_worker(&request.get_ref().worker_id)?;
         report::update(app, &scope, &caller, request.get_ref()).await
     };
     report_heartbeat(HeartbeatRequest) -> HeartbeatResponse =

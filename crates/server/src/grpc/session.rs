@@ -6,17 +6,21 @@ use authority::{Contract, HeldLease, Scope};
 use coordinator::Registered;
 use tonic::Status;
 
+use super::ownership::check_speaker;
 use super::values::optional_name;
 use crate::app::App;
 use crate::convert::names::name;
 use crate::convert::{Problem, grpc_status};
 use crate::edge::auth::Caller;
 
+#[derive(Clone)]
 pub(super) struct Session {
     pub app: App,
     pub scope: Scope,
     pub worker: Arc<str>,
     pub id: Option<Arc<str>>,
+    /// The identity of the caller, if it is known.
+    pub owner: Option<Arc<str>>,
 }
 
 /// The state of a session in the registry.
@@ -24,7 +28,7 @@ pub(super) enum SessionState {
     Current(Registered),
     /// Another session of the worker is registered.
     Replaced,
-    /// The worker was silent for too long, or forgotten; it may register again.
+    /// The worker was silent for too long, or forgotten, or is another identity's; it may register again.
     Unknown,
 }
 
@@ -38,13 +42,18 @@ impl Session {
     ) -> Result<Session, Problem> {
         let worker = name("worker_id", worker_id)?;
         caller.check_worker(&worker)?;
-        Ok(Session { app: app.clone(), scope, worker, id: optional_name("session_id", session_id)? })
+        check_speaker(app, &scope, caller, &worker)?;
+        let owner = caller.identity().map(|identity| identity.id().clone());
+        Ok(Session { app: app.clone(), scope, worker, id: optional_name("session_id", session_id)?, owner })
     }
 
     pub(super) fn state(&self) -> SessionState {
         let handle = &self.app.handle;
         match handle.registry().registered(&self.scope, &self.worker, handle.now()) {
             None => SessionState::Unknown,
+            Some(other) if self.owner.is_some() && other.registration.owner != self.owner => {
+                SessionState::Unknown
+            }
             Some(other) if self.id.is_some() && other.registration.session != self.id => {
                 SessionState::Replaced
             }

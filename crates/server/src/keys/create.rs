@@ -1,9 +1,10 @@
 //! POST /v1/keys: make a key. Its secret is in the answer and nowhere else.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use authority::command::{CreateKey, CreateKeyAnswer};
-use authority::limits::{MAX_KEY_QUEUES, MAX_KEY_TENANTS, MAX_KEYS, MAX_NAME_BYTES};
+use authority::limits::{MAX_KEY_PROPERTIES, MAX_KEY_QUEUES, MAX_KEY_TENANTS, MAX_KEYS, MAX_NAME_BYTES};
 use authority::{ApiKey, Role};
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -57,6 +58,7 @@ pub(crate) async fn create(
             fault_of_name(queue, MAX_NAME_BYTES)
         })?,
         worker_prefix: optional_name("workerPrefix", request.worker_prefix.as_deref())?,
+        properties: properties(&request.properties)?,
         expires_at: request.expires_at.map(|at| time::from_timestamp("expiresAt", at)).transpose()?,
         secret_hash: made.hash,
         created_by: name_of(&caller),
@@ -81,6 +83,29 @@ pub(crate) async fn create(
             Err(Problem { field, ..Problem::new(Code::InvalidField, what) })
         }
     }
+}
+
+/// The properties as a key has them, each as `name=value`.
+fn properties(allowed: &BTreeMap<String, Vec<String>>) -> Result<Vec<Arc<str>>, Problem> {
+    let mut entries = Vec::new();
+    for (property, values) in allowed {
+        name("properties (a name)", property)?;
+        if property.contains('=') || values.is_empty() {
+            let what = "must be a name without `=`, with at least one value";
+            return Err(Problem::field(format!("properties.{property}"), what));
+        }
+        for value in values {
+            if !value.is_empty() {
+                name(&format!("properties.{property}"), value)?;
+            }
+            entries.push(Arc::from(format!("{property}={value}")));
+        }
+        if entries.len() > MAX_KEY_PROPERTIES {
+            let what = format!("must have at most {MAX_KEY_PROPERTIES} values");
+            return Err(Problem::field("properties", what));
+        }
+    }
+    Ok(entries)
 }
 
 fn names(

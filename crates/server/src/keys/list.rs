@@ -1,5 +1,7 @@
 //! GET /v1/keys: the keys that live, without their secrets.
 
+use std::collections::BTreeMap;
+
 use authority::StoredKey;
 use axum::extract::State;
 use wire::{ApiKey, ApiKeyList, Role};
@@ -33,10 +35,19 @@ fn to_wire(stored: &StoredKey) -> ApiKey {
         tenants: texts(&key.tenants),
         queues: texts(&key.queues),
         worker_prefix: key.worker_prefix.as_ref().map(|prefix| prefix.to_string()),
+        properties: properties(key),
         expires_at: key.expires_at.map(to_timestamp),
         created_at: to_timestamp(stored.created_at),
         created_by: key.created_by.to_string(),
     }
+}
+
+fn properties(key: &authority::ApiKey) -> BTreeMap<String, Vec<String>> {
+    let mut properties: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for (name, value) in key.properties.iter().filter_map(|entry| entry.split_once('=')) {
+        properties.entry(name.to_owned()).or_default().push(value.to_owned());
+    }
+    properties
 }
 
 #[cfg(test)]

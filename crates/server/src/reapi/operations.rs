@@ -22,6 +22,7 @@ use super::operations_page::{self, Start};
 use super::{Reapi, instance};
 use crate::convert::Problem;
 use crate::convert::page_token::List;
+use crate::edge::auth::Caller;
 use execution::{EXECUTION_QUEUE, ExecutionPayload};
 
 const MAX_WAIT: Duration = Duration::from_secs(60);
@@ -46,6 +47,13 @@ impl Reapi {
         } else {
             Err(unknown(operation))
         }
+    }
+
+    /// The same, for a caller who wants to end it.
+    async fn known_to_end<T: Sync>(&self, request: &Request<T>, operation: &str) -> Result<Known, Status> {
+        let known = self.known(request.metadata(), operation).await?;
+        Caller::of(request.extensions()).check_queues([&*known.detail.view.queue.name])?;
+        Ok(known)
     }
 
     async fn view(&self, known: &Known, operation: &str) -> Result<Operation, Status> {
@@ -111,7 +119,7 @@ impl Operations for Reapi {
         request: Request<DeleteOperationRequest>,
     ) -> Result<Response<Empty>, Status> {
         let operation = &request.get_ref().name;
-        let known = self.known(request.metadata(), operation).await?;
+        let known = self.known_to_end(&request, operation).await?;
         self.detach(&known, operation).await?;
         Ok(Response::new(Empty::default()))
     }
@@ -122,7 +130,7 @@ impl Operations for Reapi {
         request: Request<CancelOperationRequest>,
     ) -> Result<Response<Empty>, Status> {
         let operation = &request.get_ref().name;
-        let known = self.known(request.metadata(), operation).await?;
+        let known = self.known_to_end(&request, operation).await?;
         let digest = ExecutionPayload::decode(&known.detail.view.task.payload)
             .and_then(|payload| payload.action())
             .ok();

@@ -5,6 +5,7 @@ use authority::command::{CancelTask, EndAnswer};
 
 use crate::convert::names::message;
 use crate::convert::{Problem, ScopedPath};
+use crate::edge::auth::Caller;
 use crate::edge::{Fails, InOrDefault, Out};
 
 const DEFAULT_REASON: &str = "user_requested";
@@ -23,10 +24,12 @@ const DEFAULT_REASON: &str = "user_requested";
 )]
 pub(crate) async fn cancel(
     call: ScopedPath,
+    caller: Caller,
     InOrDefault(body): InOrDefault<wire::CancelTask>,
 ) -> Result<Out<wire::Task>, Problem> {
     let task = call.task()?;
     let reason = message("reason", body.reason.as_deref().unwrap_or(DEFAULT_REASON))?;
+    caller.check_task(&call.app.handle, &call.scope, task).await?;
     match call.app.handle.cancel(CancelTask { scope: call.scope.clone(), task, reason }).await? {
         EndAnswer::UnknownTask => Err(call.missing(task).await),
         EndAnswer::Accepted => call.read(task).await.map(Out::ok),

@@ -6,6 +6,7 @@ use serde::Deserialize;
 
 use crate::convert::ids::new_task_id;
 use crate::convert::{Code, Problem, ScopedPath, task_json};
+use crate::edge::auth::Caller;
 use crate::edge::{Fails, InOrDefault, Out};
 
 /// There is nothing to say but the task.
@@ -28,9 +29,11 @@ pub(crate) struct Nothing {}
 )]
 pub(crate) async fn redrive(
     call: ScopedPath,
+    caller: Caller,
     InOrDefault(Nothing {}): InOrDefault<Nothing>,
 ) -> Result<Out<wire::Task>, Problem> {
     let task = call.task()?;
+    caller.check_task(&call.app.handle, &call.scope, task).await?;
     let id = new_task_id(call.app.handle.now())?;
     let redrive = RedriveTask { scope: call.scope.clone(), task, id };
     let (status, new) = match call.app.handle.redrive(redrive).await? {

@@ -46,7 +46,7 @@ async fn the_list_of_keys_has_everything_but_secrets() {
         json!({
             "keyId": id, "name": "farm", "tenants": ["a", "b"], "roles": ["worker", "cache-writer"],
             "queues": ["exec"], "workerPrefix": "farm-", "expiresAt": "2100-01-01T00:00:00Z",
-            "createdAt": Value::Null, "createdBy": "root",
+            "properties": {}, "createdAt": Value::Null, "createdBy": "root",
         })
     );
     let secret = key.rsplit('_').next().unwrap();

@@ -220,3 +220,31 @@ async fn a_download_ends_with_its_key() {
     assert_eq!(status.await, Some(Code::Unauthenticated));
     assert!(in_time(body.collect()).await.is_err(), "the body was cut off");
 }
+
+#[tokio::test]
+async fn waits_for_workers_and_instances_end_with_their_key() {
+    let guarded = Guarded::start().await;
+    let task = json!({"queue": "q", "payload": 1});
+    assert_eq!(guarded.post(&guarded.admin, "/v1/tasks", task).await.status, 201);
+    let poll = json!({"workerId": "w", "queues": ["q"], "waitMs": 0});
+    assert_eq!(guarded.post(&guarded.admin, "/v1/leases", poll).await.status, 200);
+    for order in ["drain", "stop"] {
+        let (key, id) = brief_key(&guarded, "operator").await;
+        let path = format!("/v1/workers/w/{order}");
+        let waiting =
+            tokio::spawn(send(guarded.request(&key, "POST", &path).json(&json!({"waitMs": 60_000}))));
+        in_time(async {
+            while guarded.get(&guarded.admin, "/v1/workers").await.body["workers"][0]["drained"] != true {}
+        })
+        .await;
+        revoke(&guarded, &id).await;
+        in_time(waiting).await.unwrap().is_problem(401, "unauthenticated");
+        assert_eq!(guarded.post(&guarded.admin, "/v1/workers/w/resume", json!({})).await.status, 200);
+    }
+    let (key, id) = brief_key(&guarded, "worker").await;
+    let waiting = tokio::spawn(send(guarded.request(&key, "GET", "/v1/instances?known=0&waitMs=60000")));
+    let others = guarded.get(&key, "/v1/instances").await;
+    assert_eq!(others.status, 200, "{others:?}");
+    revoke(&guarded, &id).await;
+    in_time(waiting).await.unwrap().is_problem(401, "unauthenticated");
+}

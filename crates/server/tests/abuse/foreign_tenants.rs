@@ -15,7 +15,7 @@ use crate::keyed::{channel, execute, with_key};
 use crate::support::{Served, send};
 
 /// A status and the bytes of a body.
-async fn bytes(request: reqwest::RequestBuilder) -> (u16, String) {
+pub(crate) async fn bytes(request: reqwest::RequestBuilder) -> (u16, String) {
     let response = request.send().await.unwrap();
     (response.status().as_u16(), response.text().await.unwrap())
 }

@@ -10,7 +10,6 @@ use hyper::client::conn::http2::{SendRequest, handshake};
 use hyper::{HeaderMap, Request};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use prost::Message;
-use prost_types::FileDescriptorSet;
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
@@ -23,6 +22,7 @@ use wire::grpc::{FILE_DESCRIPTOR_SET, RegisterWorkerRequest};
 use crate::endpoints::impatient;
 use crate::guarded::Guarded;
 use crate::remote;
+use crate::served_calls::described;
 use crate::support::Served;
 
 pub(crate) type Body = http_body_util::combinators::BoxBody<Bytes, std::convert::Infallible>;
@@ -39,16 +39,7 @@ async fn in_time<T>(work: impl Future<Output = T>) -> T {
 
 /// Every call that the descriptor names, and those of remote execution.
 pub(crate) fn calls() -> Vec<String> {
-    let set = FileDescriptorSet::decode(FILE_DESCRIPTOR_SET).unwrap();
-    let mut calls = Vec::new();
-    for file in &set.file {
-        for service in &file.service {
-            let package =
-                if file.package().is_empty() { String::new() } else { format!("{}.", file.package()) };
-            let name = format!("{package}{}", service.name());
-            calls.extend(service.method.iter().map(|method| format!("{name}/{}", method.name())));
-        }
-    }
+    let mut calls = described(FILE_DESCRIPTOR_SET);
     calls.retain(|call| call.contains("WorkerScheduler"));
     assert!(calls.len() >= 7 && calls.contains(&format!("{OWN}/Work")), "{calls:?}");
     calls.extend(remote::calls());

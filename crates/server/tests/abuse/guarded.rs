@@ -38,6 +38,7 @@ impl Guarded {
             expires_at: None,
             secret_hash: admin.hash,
             created_by: "test".into(),
+            properties: Vec::new(),
         };
         let created = served.running.handle.create_key(CreateKey { key: Arc::new(key) }).await.unwrap();
         assert_eq!(created, CreateKeyAnswer::Created);

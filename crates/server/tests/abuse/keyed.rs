@@ -59,7 +59,16 @@ pub(crate) async fn upload(guarded: &Guarded, key: &str, blobs: &[&[u8]]) -> Vec
 
 /// Begins to execute an action that nobody runs: the name of its operation, and the stream that waits for it.
 pub(crate) async fn execute(guarded: &Guarded, key: &str) -> (String, Streaming<Operation>) {
-    let command = Command { arguments: vec!["true".to_owned()], ..Command::default() }.encode_to_vec();
+    execute_some(guarded, key, "true").await
+}
+
+/// The same, with a command that differs from others.
+pub(crate) async fn execute_some(
+    guarded: &Guarded,
+    key: &str,
+    command: &str,
+) -> (String, Streaming<Operation>) {
+    let command = Command { arguments: vec![command.to_owned()], ..Command::default() }.encode_to_vec();
     let root = Directory::default().encode_to_vec();
     let action = Action {
         command_digest: Some(digest(&command)),

@@ -1,8 +1,8 @@
 //! Malformed, oversized, slow (byte by byte) and half-closed requests on each endpoint: a clear error or a closed
 //! connection, nothing changes, and another client is served meanwhile.
 //!
-//! The endpoints are taken from the OpenAPI document and from the descriptor of the worker service, so that a new one
-//! cannot be forgotten; those of remote execution stand in a table that is compared with the code. The bounds on time are short here; what they are for real is in `server::Receiving` and
+//! The endpoints are taken from the OpenAPI document, and those of gRPC from descriptors and generated dispatchers, so that a
+//! new one cannot be forgotten. The bounds on time are short here; what they are for real is in `server::Receiving` and
 //! `server::Limits`.
 
 mod api_keys;
@@ -12,6 +12,7 @@ mod ended_keys;
 mod endpoints;
 mod foreign_content;
 mod foreign_tenants;
+mod foreign_workers;
 mod grpc;
 mod guarded;
 mod hostile_keys;
@@ -22,8 +23,11 @@ mod keyed;
 mod peer;
 mod permissions;
 mod remote;
+mod served_calls;
 #[path = "../http/support/mod.rs"]
 mod support;
 mod task_tokens;
 mod tokens;
+mod worker_identities;
 mod worker_orders;
+mod worker_properties;

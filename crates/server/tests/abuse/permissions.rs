@@ -1,54 +1,18 @@
-//! The matrix of roles and calls. The calls come from the OpenAPI document, the routes of the cache and the descriptors; who
-//! may make them comes from the table in docs/security.md, which people read and review.
+//! The matrix of roles and calls. The calls come from the routers, the descriptors and the generated dispatchers; who may make
+//! them comes from the table in docs/security.md, which people read and review.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use serde_json::{Value, json};
+use serde_json::json;
 use server::permissions::{Access, CALLS, GRPC};
+use wire::grpc::SERVICE_NAMES;
 
-use crate::endpoints::cache_routes;
 use crate::guarded::Guarded;
+use crate::served_calls::{CallName, grpc_calls, served_calls};
 use crate::support::send;
 
-const OWN: &str = "lessor.worker.v1.WorkerScheduler";
 const ROLES: [&str; 7] = ["reader", "submitter", "worker", "builder", "cache-writer", "operator", "admin"];
-/// Calls that every gRPC server of this kind has; their services come with libraries.
-const OF_LIBRARIES: [&str; 4] = [
-    "grpc.health.v1.Health/Check",
-    "grpc.health.v1.Health/Watch",
-    "grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
-    "grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
-];
-
-type CallName = (String, String);
-
-/// Every call that is served, by method and pattern.
-fn served_calls() -> BTreeSet<CallName> {
-    let document: Value = serde_json::from_str(server::openapi::text()).unwrap();
-    let mut calls = BTreeSet::new();
-    for (path, methods) in document["paths"].as_object().unwrap() {
-        calls.extend(methods.as_object().unwrap().keys().map(|method| (method.to_uppercase(), path.clone())));
-    }
-    calls.insert(("GET".into(), "/metrics".into()));
-    let hash = "0123456789abcdef".repeat(4);
-    for endpoint in cache_routes().into_iter().filter(|endpoint| endpoint.method != "HEAD") {
-        let pattern = endpoint.path.replace(&hash, "{hash}").replace("/some/", "/{prefix}/");
-        calls.insert((endpoint.method, pattern));
-    }
-    let of_grpc = crate::grpc::calls().into_iter().chain(OF_LIBRARIES.map(str::to_owned));
-    calls.extend(of_grpc.map(|call| (GRPC.to_owned(), format!("/{}", under_own_name(&call)))));
-    calls
-}
-
-/// The service of workers has several names.
-fn under_own_name(call: &str) -> String {
-    match call.split_once('/') {
-        Some((service, name)) if service.ends_with("WorkerScheduler") => format!("{OWN}/{name}"),
-        _ => call.to_owned(),
-    }
-}
-
 /// The table of docs/security.md: who may make each call.
 fn documented() -> BTreeMap<CallName, String> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/security.md");
@@ -63,12 +27,12 @@ fn documented() -> BTreeMap<CallName, String> {
     table.lines().skip(2).map(row).collect()
 }
 
-#[test]
-fn x22_every_call_that_is_served_has_a_row_and_every_row_a_call() {
+#[tokio::test]
+async fn x22_every_call_that_is_served_has_a_row_and_every_row_a_call() {
     let rows: BTreeSet<CallName> =
         CALLS.iter().map(|call| (call.method.to_owned(), call.path.to_owned())).collect();
     assert_eq!(rows.len(), CALLS.len(), "no call has two rows");
-    let served = served_calls();
+    let served = served_calls().await;
     let without: Vec<_> = served.difference(&rows).collect();
     assert!(without.is_empty(), "without a row: {without:?}");
     let stale: Vec<_> = rows.difference(&served).collect();
@@ -86,6 +50,34 @@ fn the_documented_table_of_permissions_is_that_of_the_code() {
         .map(|call| format!("| `{} {}` | {} |\n", call.method, call.path, call.access.describe()))
         .collect();
     assert!(documented() == rows, "docs/security.md must have between its marks:\n{table}");
+}
+
+/// Others are over so soon that the end of their key does not matter.
+#[test]
+fn calls_that_wait_or_move_data_end_with_their_key() {
+    let ends = |path: &str| {
+        [
+            "/lease",
+            "/claim",
+            "/drain",
+            "/stop",
+            "/instances",
+            "/cas/",
+            "/ac/",
+            "LeaseTask",
+            "/Work",
+            "Blobs",
+            "/GetTree",
+        ]
+        .iter()
+        .chain(&["ByteStream/Read", "ByteStream/Write", "/UpdateActionResult", "/Execute", "/WaitExecution"])
+        .chain(&["/WaitOperation", "ServerReflection/"])
+        .any(|part| path.contains(part))
+    };
+    for call in CALLS.iter().filter(|call| !call.is_long) {
+        let is_short = call.path.starts_with("/v1/leases/") || call.path.ends_with("/FindMissingBlobs");
+        assert!(is_short || !ends(call.path), "{} {}", call.method, call.path);
+    }
 }
 
 /// A path that a request can have, with names of things that are not there.
@@ -165,21 +157,30 @@ async fn x22_every_role_makes_the_calls_of_its_row_and_no_other() {
         let made = guarded.create(json!({"name": role, "tenants": tenants, "roles": [role]})).await;
         keys.push((role, made.0));
     }
-    for ((method, pattern), who) in documented() {
+    let documented = documented();
+    for call @ (method, pattern) in &served_calls().await {
+        let who = documented.get(call).unwrap_or_else(|| panic!("{call:?} has no row in docs/security.md"));
         let open = who == "anyone" || who == "task token";
         // A callback without a task token is refused by itself, in the words of its contract.
-        let denied = denial(&guarded, None, &method, &pattern).await;
+        let denied = denial(&guarded, None, method, pattern).await;
         assert_eq!(denied, (!open).then_some(401), "{method} {pattern} without a key");
         for (role, key) in &keys {
             let may = open || who == "any key" || who.split(", ").any(|name| name == *role);
-            let denied = denial(&guarded, Some(key), &method, &pattern).await;
+            let denied = denial(&guarded, Some(key), method, pattern).await;
             assert_eq!(denied, (!may).then_some(403), "{method} {pattern} as {role}");
         }
     }
     // The other names of the service of workers go by the same rows.
     let (_, reader) = &keys[0];
-    for call in crate::grpc::calls().iter().filter(|call| call.contains("WorkerScheduler")) {
-        assert_eq!(guarded.grpc(Some(reader), &format!("/{call}")).await.0, Some(7), "{call}");
+    let [own, others @ ..] = SERVICE_NAMES;
+    for call in grpc_calls().iter().filter_map(|call| call.strip_prefix(own)) {
+        for name in others {
+            assert_eq!(
+                guarded.grpc(Some(reader), &format!("/{name}{call}")).await.0,
+                Some(7),
+                "{name}{call}"
+            );
+        }
     }
 }
 

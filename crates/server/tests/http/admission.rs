@@ -8,7 +8,7 @@ use hyper::body::Bytes;
 use hyper::client::conn::http2::{SendRequest, handshake};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use serde_json::json;
-use server::{Limits, PushOptions};
+use server::{AuthMode, Limits, Options, PushOptions};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinHandle;
@@ -156,6 +156,27 @@ async fn on_loopback_only_known_hosts_are_served() {
         let request = request.header("content-type", "application/grpc").body(Empty::<Bytes>::new()).unwrap();
         let response = timeout(PATIENCE, sender.send_request(request)).await.unwrap().unwrap();
         assert_eq!(response.headers()["grpc-status"], status, "{host}");
+    }
+}
+
+/// There the names of the server are many, and its clients have credentials; a page has none.
+#[tokio::test]
+async fn beyond_loopback_a_name_is_checked_for_requests_without_a_credential() {
+    let allowed_hosts = vec!["build.internal".to_owned()];
+    for (auth, with_key) in [(AuthMode::None, 421), (AuthMode::Keys, 401)] {
+        let options = Options { allowed_hosts: allowed_hosts.clone(), auth, ..Options::default() };
+        let served = Served::start_beyond_loopback(options).await;
+        let get = |host: &str, key: bool| {
+            let request = served.request("GET", "/healthz").header("host", host);
+            send(if key { request.bearer_auth("lsk_some") } else { request })
+        };
+        for host in ["10.0.0.7:8980", "localhost", "build.internal"] {
+            assert_eq!(get(host, false).await.status, 200, "{host}");
+        }
+        get("evil.example", false).await.is_problem(421, "unknown_host");
+        // What nobody verifies is no credential; what somebody does is refused for what it is.
+        let request = served.request("GET", "/v1/tasks").header("host", "evil.example");
+        assert_eq!(send(request.bearer_auth("lsk_some")).await.status, with_key, "{auth:?}");
     }
 }
 

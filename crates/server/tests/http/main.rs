@@ -8,6 +8,7 @@ mod callback_hostility;
 mod callback_tokens;
 mod callbacks;
 mod claims;
+mod client_certificates;
 mod connection_reuse;
 mod connections;
 mod floods;

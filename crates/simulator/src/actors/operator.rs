@@ -160,6 +160,7 @@ impl Operator {
             expires_at: None,
             secret_hash: SecretHash([number as u8; 32]),
             created_by: "operator".into(),
+            properties: Vec::new(),
         };
         Request::decide(Command::CreateKey(CreateKey { key: Arc::new(key) }))
     }

@@ -1,5 +1,7 @@
 //! `lessor key create`: a new key. Its secret goes to standard output, and nowhere else.
 
+use std::collections::BTreeMap;
+
 use anyhow::Result;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use jiff::Timestamp;
@@ -38,18 +40,28 @@ pub(crate) struct Options {
     #[arg(long, value_name = "PREFIX")]
     worker_prefix: Option<String>,
 
+    /// A property that its workers may announce, as in os=linux; may be repeated, also for one name; a value may end with `*`
+    /// [default: all]
+    #[arg(long, value_name = "NAME=VALUE", value_parser = parse_property)]
+    property: Vec<(String, String)>,
+
     /// When the key ends: a time, or a duration from now, as in 90d [default: never]
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     expires: Option<Timestamp>,
 }
 
 pub(super) async fn run(options: &Options, admin: &Admin, json: bool) -> Result<()> {
+    let mut properties: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for (name, value) in &options.property {
+        properties.entry(name.clone()).or_default().push(value.clone());
+    }
     let request = CreateApiKey {
         name: options.name.clone(),
         roles: options.role.clone(),
         tenants: options.tenant.clone(),
         queues: options.queue.clone(),
         worker_prefix: options.worker_prefix.clone(),
+        properties,
         expires_at: options.expires,
     };
     let answer = admin.post(&["keys"], &request).await?;
@@ -62,6 +74,13 @@ pub(super) async fn run(options: &Options, admin: &Admin, json: bool) -> Result<
         created.name, created.key_id
     ));
     Output::new().line(created.key)
+}
+
+fn parse_property(text: &str) -> Result<(String, String), String> {
+    let property = text.split_once('=').filter(|(name, _)| !name.is_empty());
+    property
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .ok_or_else(|| "a property is NAME=VALUE, as in os=linux".to_owned())
 }
 
 fn roles() -> impl TypedValueParser<Value = Role> {

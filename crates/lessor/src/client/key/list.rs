@@ -37,7 +37,7 @@ fn table(list: &ApiKeyList) -> String {
             Cell::text(roles),
             Cell::text(names(&key.tenants)),
             Cell::text(names(&key.queues)),
-            Cell::text(key.worker_prefix.as_ref().map_or("all".to_owned(), |prefix| format!("{prefix}*"))),
+            Cell::text(workers(key)),
             Cell::text(expiry(key, now)),
             Cell::text(time::relative(key.created_at, now)),
             Cell::text(&key.created_by),
@@ -48,6 +48,13 @@ fn table(list: &ApiKeyList) -> String {
 
 fn names(names: &[String]) -> String {
     if names.is_empty() { "all".to_owned() } else { names.join(",") }
+}
+
+/// The names of its workers, and what they may announce.
+fn workers(key: &ApiKey) -> String {
+    let names = key.worker_prefix.as_ref().map_or("all".to_owned(), |prefix| format!("{prefix}*"));
+    let properties = key.properties.iter().map(|(name, values)| format!(" {name}={}", values.join("|")));
+    std::iter::once(names).chain(properties).collect()
 }
 
 fn expiry(key: &ApiKey, now: Timestamp) -> String {

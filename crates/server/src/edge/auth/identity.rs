@@ -1,10 +1,10 @@
-//! The caller of a request: the holder of an API key or of a token, with its tenants, roles and limits.
+//! The caller of a request: the holder of an API key, a token or a certificate, with its tenants, roles and limits.
 
 use std::convert::Infallible;
 use std::sync::Arc;
 
 use authority::command::LeaseTasks;
-use authority::{ApiKey, LeaseRef, Role, Time};
+use authority::{ApiKey, LeaseRef, Properties, Role, Scope, TaskId, Time};
 use axum::extract::FromRequestParts;
 use axum::http::Extensions;
 use axum::http::request::Parts;
@@ -12,8 +12,10 @@ use coordinator::Handle;
 use wire::DEFAULT_SCOPE_NAME;
 
 use super::audit::Admitted;
+use super::certificate_rule::CertificateHolder;
 use crate::convert::{Code, Problem};
-use crate::edge::jwt::TokenIdentity;
+use crate::edge::jwt::{TokenIdentity, matches};
+use crate::edge::tls::PeerChain;
 
 /// The rights of an identity.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -24,13 +26,31 @@ pub struct Grants {
     pub queues: Vec<Arc<str>>,
     /// The beginning of the names of its workers.
     pub worker_prefix: Option<Arc<str>>,
+    /// The only properties that its workers may announce, by name and value; all of them if empty. A value that ends with `*`
+    /// stands for all that begin like it.
+    pub properties: Vec<(Arc<str>, Arc<str>)>,
+}
+
+/// The beginning of the id of a key's holder; the id of the key follows.
+pub(super) const KEY_IDENTITY: &str = "key ";
+
+/// What an identity proved itself by.
+#[derive(Debug)]
+enum IdentityCredential {
+    /// The id of the key.
+    Key(Arc<str>),
+    Token,
+    Certificate(Arc<PeerChain>),
+    /// The worker in the process of the server.
+    InProcess,
 }
 
 #[derive(Debug)]
 pub(crate) struct Identity {
+    /// What stays the same over the requests of a caller, and no other caller has: a name may be given twice.
+    id: Arc<str>,
     name: Arc<str>,
-    /// None for the holder of a token.
-    key_id: Option<Arc<str>>,
+    credential: IdentityCredential,
     grants: Arc<Grants>,
     /// Whether it may act for every tenant.
     all_tenants: bool,
@@ -44,10 +64,17 @@ impl Identity {
             roles: key.roles.clone(),
             queues: key.queues.clone(),
             worker_prefix: key.worker_prefix.clone(),
+            properties: key.properties.iter().map(|entry| property(entry)).collect(),
         };
         let all_tenants = grants.roles.contains(&Role::Admin);
-        let (name, key_id, expires_at) = (key.name.clone(), Some(key.id.clone()), key.expires_at);
-        Identity { name, key_id, grants: Arc::new(grants), all_tenants, expires_at }
+        Identity {
+            id: format!("{KEY_IDENTITY}{}", key.id).into(),
+            name: key.name.clone(),
+            credential: IdentityCredential::Key(key.id.clone()),
+            grants: Arc::new(grants),
+            all_tenants,
+            expires_at: key.expires_at,
+        }
     }
 
     /// The worker in the process of the server, which needs no credential and serves the default tenant: the actions of
@@ -55,19 +82,26 @@ impl Identity {
     pub(crate) fn embedded_worker() -> Identity {
         let tenants = vec![Arc::from(DEFAULT_SCOPE_NAME)];
         let grants = Arc::new(Grants { tenants, roles: vec![Role::Worker], ..Grants::default() });
-        Identity {
-            name: "embedded worker".into(),
-            key_id: None,
-            grants,
-            all_tenants: false,
-            expires_at: None,
-        }
+        let (name, credential): (Arc<str>, _) = ("embedded worker".into(), IdentityCredential::InProcess);
+        Identity { id: name.clone(), name, credential, grants, all_tenants: false, expires_at: None }
     }
 
     pub(super) fn of_token(token: &TokenIdentity) -> Identity {
-        let (name, grants) = (token.name.clone(), token.grants.clone());
+        let (id, name, grants) = (token.id.clone(), token.name.clone(), token.grants.clone());
         let all_tenants = grants.roles.contains(&Role::Admin);
-        Identity { name, key_id: None, grants, all_tenants, expires_at: Some(token.expires_at) }
+        let credential = IdentityCredential::Token;
+        Identity { id, name, credential, grants, all_tenants, expires_at: Some(token.expires_at) }
+    }
+
+    pub(super) fn of_certificate(holder: CertificateHolder, chain: Arc<PeerChain>) -> Identity {
+        let CertificateHolder { id, name, grants, expires_at } = holder;
+        let all_tenants = grants.roles.contains(&Role::Admin);
+        let credential = IdentityCredential::Certificate(chain);
+        Identity { id, name, credential, grants, all_tenants, expires_at: Some(expires_at) }
+    }
+
+    pub(crate) fn id(&self) -> &Arc<str> {
+        &self.id
     }
 
     pub(crate) fn name(&self) -> &Arc<str> {
@@ -75,13 +109,34 @@ impl Identity {
     }
 
     pub(crate) fn key_id(&self) -> Option<&Arc<str>> {
-        self.key_id.as_ref()
+        match &self.credential {
+            IdentityCredential::Key(id) => Some(id),
+            _ => None,
+        }
+    }
+
+    /// The chain of the certificate that it proved itself by.
+    pub(super) fn chain(&self) -> Option<&Arc<PeerChain>> {
+        match &self.credential {
+            IdentityCredential::Certificate(chain) => Some(chain),
+            _ => None,
+        }
+    }
+
+    /// Whether a certificate that was good during the handshake still is.
+    pub(super) fn is_live(&self, now: Time) -> bool {
+        self.expires_at.is_none_or(|at| now < at) && self.chain().is_none_or(|chain| chain.is_trusted())
     }
 
     /// How messages name it.
     pub(super) fn holder(&self) -> String {
-        let credential = if self.key_id.is_some() { "key" } else { "token of" };
-        format!("the {credential} {}", self.name)
+        let credential = match self.credential {
+            IdentityCredential::Key(_) => "key ",
+            IdentityCredential::Token => "token of ",
+            IdentityCredential::Certificate(_) => "certificate of ",
+            IdentityCredential::InProcess => "",
+        };
+        format!("the {credential}{}", self.name)
     }
 
     pub(super) fn expires_at(&self) -> Option<Time> {
@@ -167,21 +222,52 @@ impl Caller {
         }
     }
 
-    /// Checks that it may lease from these queues as this worker.
+    /// Checks that it may lease from these queues as this worker, with these properties.
     pub(crate) fn check_lease(&self, lease: &LeaseTasks) -> Result<(), Problem> {
         self.check_worker(&lease.worker)?;
+        self.check_properties(&lease.properties)?;
         self.check_queues(lease.queues.iter().map(|queue| &**queue))
     }
 
     /// Checks that it may report on a lease: the id of a lease does not admit to another queue.
     pub(crate) async fn check_held(&self, handle: &Handle, lease: &LeaseRef) -> Result<(), Problem> {
+        self.check_task(handle, &lease.scope, lease.task).await
+    }
+
+    /// Checks that it may act on a task, by the task's queue.
+    pub(crate) async fn check_task(
+        &self,
+        handle: &Handle,
+        scope: &Scope,
+        task: TaskId,
+    ) -> Result<(), Problem> {
         if !self.has_queue_limit() {
             return Ok(());
         }
-        match handle.task(lease.scope.clone(), lease.task).await? {
+        match handle.task(scope.clone(), task).await? {
             Some(detail) => self.check_queues([&*detail.view.queue.name]),
             // Nothing can be decided about a task that is unknown, and the answer says so.
             None => Ok(()),
+        }
+    }
+
+    /// Checks that its workers may announce these properties, by which tasks find their workers.
+    pub(crate) fn check_properties(&self, announced: &Properties) -> Result<(), Problem> {
+        let Some(identity) = self.identity.as_ref().filter(|identity| !identity.grants.properties.is_empty())
+        else {
+            return Ok(());
+        };
+        let allowed = &identity.grants.properties;
+        let is_allowed = |(name, value): &(&Arc<str>, &Arc<str>)| {
+            allowed.iter().any(|(known, pattern)| known == *name && matches(value, pattern))
+        };
+        match announced.iter().find(|property| !is_allowed(property)) {
+            None => Ok(()),
+            Some((name, value)) => {
+                let holder = identity.holder();
+                let detail = format!("{holder} is not for workers with the property {name}={value}");
+                Err(self.forbidden(detail))
+            }
         }
     }
 
@@ -196,6 +282,12 @@ impl Caller {
             _ => Ok(()),
         }
     }
+}
+
+/// A property of a key. An entry without a value would permit none.
+fn property(entry: &str) -> (Arc<str>, Arc<str>) {
+    let (name, value) = entry.split_once('=').unwrap_or((entry, ""));
+    (name.into(), value.into())
 }
 
 impl<S: Sync> FromRequestParts<S> for Caller {

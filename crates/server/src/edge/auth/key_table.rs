@@ -11,8 +11,12 @@ use coordinator::{Handle, Unavailable};
 use tokio::sync::{Mutex, watch};
 use tokio::time::sleep;
 
-use super::identity::Identity;
+use super::identity::{Identity, KEY_IDENTITY};
 use super::secret::is_same;
+
+/// How long the table waits before it asks an overloaded coordinator again, at first and at most.
+const FIRST_PAUSE: Duration = Duration::from_millis(10);
+const MAX_PAUSE: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Default)]
 pub(crate) struct KeyTable(Arc<Inner>);
@@ -42,14 +46,23 @@ impl KeyTable {
         (is_same(&entry.hash, hash) && is_live).then(|| entry.identity.clone())
     }
 
-    /// Resolves when the key of the holder is revoked, or the key or token expires.
+    /// Whether an identity is that of a key that was revoked or has expired.
+    pub(crate) fn is_ended_key(&self, identity: &str, now: Time) -> bool {
+        let Some(id) = identity.strip_prefix(KEY_IDENTITY) else { return false };
+        self.keys().get(id).is_none_or(|entry| entry.expires_at.is_some_and(|at| at <= now))
+    }
+
+    /// Resolves when the key of the holder is revoked, its certificate is trusted no more, or its credential expires.
     pub(super) fn ended(&self, identity: &Identity, now: Time) -> impl Future<Output = ()> + Send + use<> {
-        let (table, id) = (self.clone(), identity.key_id().cloned());
+        let (table, id, chain) = (self.clone(), identity.key_id().cloned(), identity.chain().cloned());
         let left = identity.expires_at().map(|at| Duration::from_millis(at.since_ms(now)));
         let mut changes = self.0.changes.subscribe();
         let revoked = async move {
-            let Some(id) = id else { return std::future::pending().await };
-            while table.keys().contains_key(&id) && changes.changed().await.is_ok() {}
+            match (id, chain) {
+                (Some(id), _) => while table.keys().contains_key(&id) && changes.changed().await.is_ok() {},
+                (None, Some(chain)) => chain.untrusted().await,
+                (None, None) => std::future::pending().await,
+            }
         };
         async move {
             match left {
@@ -105,12 +118,14 @@ impl KeyTable {
             let answer = decide(handle.clone()).await;
             // Also after an error: the outcome may be unknown, and the keys are what the coordinator says. A coordinator that
             // is overloaded answers later; without one nothing is served, and no key is good.
+            let mut pause = FIRST_PAUSE;
             let keys = loop {
                 match handle.keys().await {
                     Ok(keys) => break keys,
-                    Err(Unavailable::Overloaded) => {}
+                    Err(Unavailable::Overloaded) => sleep(pause).await,
                     Err(_) => break Vec::new(),
                 }
+                pause = MAX_PAUSE.min(pause * 2);
             };
             table.replace(keys);
             answer

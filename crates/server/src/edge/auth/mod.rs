@@ -2,6 +2,7 @@
 //! token of the request; whether the table of permissions lets that caller make the call; and the tenant that the call is for.
 
 mod audit;
+mod certificate_rule;
 mod credential;
 mod identity;
 mod key_table;
@@ -25,6 +26,9 @@ use crate::edge::operator::{InProcess, NamesTenant};
 use crate::edge::permissions::{self, Access, Call};
 use audit::Entry;
 pub(crate) use audit::{Admitted, AuditLog};
+use certificate_rule::ByCertificate;
+pub(crate) use certificate_rule::CertificateRules;
+pub use certificate_rule::{CertificateAttribute, CertificateRule};
 use credential::Credential;
 pub use identity::Grants;
 pub(crate) use identity::{Caller, Identity};
@@ -87,24 +91,32 @@ fn authenticate<'a>(
     let headers = request.headers();
     let is_open = call.is_some_and(|call| matches!(call.access, Access::Anyone | Access::TaskToken));
     let is_in_process = request.extensions().get::<InProcess>().is_some();
+    let certificate = request.extensions().get::<ByCertificate>();
     async move {
         match (is_open, is_in_process) {
             (true, _) => Ok(None),
             (false, true) => Ok(Some(app.embedded_worker.clone())),
-            (false, false) => by_credential(app, headers).await.map(Some),
+            (false, false) => by_credential(app, headers, certificate).await.map(Some),
         }
     }
 }
 
-async fn by_credential(app: &App, headers: &HeaderMap) -> Result<Arc<Identity>, Problem> {
+async fn by_credential(
+    app: &App,
+    headers: &HeaderMap,
+    certificate: Option<&ByCertificate>,
+) -> Result<Arc<Identity>, Problem> {
     let refused = |detail: &str| Problem::new(Code::Unauthenticated, detail);
-    let Some(credential) = credential::of(headers) else {
-        return Err(refused(
-            "the server needs an API key: send `Authorization: Bearer KEY`, or HTTP basic with the key as the password; an \
-             admin creates keys with `lessor key create`",
-        ));
-    };
     let now = app.handle.now();
+    let Some(credential) = credential::of(headers) else {
+        return match certificate {
+            Some(ByCertificate(identity)) if identity.is_live(now) => Ok(identity.clone()),
+            Some(_) => {
+                Err(refused("the client certificate has expired, or its CA is no longer trusted here"))
+            }
+            None => Err(refused(&nothing_sent(app))),
+        };
+    };
     // One answer for all, so that nobody learns which part of a key was right.
     let known = match credential {
         Ok(Credential::Key { id, hash }) => app.keys.find(&id, &hash, now),
@@ -112,6 +124,19 @@ async fn by_credential(app: &App, headers: &HeaderMap) -> Result<Arc<Identity>, 
         Err(()) => None,
     };
     known.ok_or_else(|| refused("the API key is not valid: it is malformed, unknown, revoked or expired"))
+}
+
+/// What to send, for a caller who sent nothing.
+fn nothing_sent(app: &App) -> String {
+    let certificate = if app.certificates.is_empty() {
+        ""
+    } else {
+        "; or connect with a client certificate to which a rule of auth.certificates applies"
+    };
+    format!(
+        "the server needs an API key: send `Authorization: Bearer KEY`, or HTTP basic with the key as the password; an admin \
+         creates keys with `lessor key create`{certificate}"
+    )
 }
 
 /// The holder of a token. The log says what is wrong with one.

@@ -26,7 +26,7 @@ pub(super) async fn run(call: impl Future<Output = Response>, mut ended: Ended, 
 }
 
 fn refusal() -> Problem {
-    let detail = "the API key or token of this call was revoked or has expired";
+    let detail = "the credential of this call was revoked or has expired";
     Problem::new(Code::Unauthenticated, detail)
 }
 

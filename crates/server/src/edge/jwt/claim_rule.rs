@@ -39,7 +39,8 @@ fn has(claim: &Value, pattern: &str) -> bool {
     }
 }
 
-fn matches(text: &str, pattern: &str) -> bool {
+/// Whether a text has the value of a rule.
+pub(in crate::edge) fn matches(text: &str, pattern: &str) -> bool {
     match pattern.strip_suffix('*') {
         Some(prefix) => text.starts_with(prefix),
         None => text == pattern,

@@ -14,8 +14,10 @@ use hyper_rustls::{ConfigBuilderExt, HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
-use rustls::ClientConfig;
 use rustls::crypto::ring;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use rustls::{ClientConfig, RootCertStore};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, timeout};
 
@@ -42,18 +44,23 @@ pub(super) struct Keys {
 }
 
 impl Keys {
-    /// A file must be there; what is fetched may come later.
+    /// Files must be there; what is fetched may come later.
     pub(super) fn start(issuer: &str, source: &KeySource) -> Result<Keys, String> {
         let first = match source {
             KeySource::File(path) => Some(Arc::new(read_file(path)?)),
-            KeySource::Url(_) => None,
+            KeySource::Url { .. } => None,
         };
+        let ca_file = match source {
+            KeySource::Url { ca_file, .. } => ca_file.as_deref(),
+            KeySource::File(_) => None,
+        };
+        let client = if ca_file.is_some() { Ok(client(ca_file)?) } else { client(None) };
         let (sender, current) = watch::channel(first.clone());
         let (wanted, requests) = mpsc::channel(1);
         let read_at = Arc::new(RwLock::new(first.map(|_| Instant::now())));
         let reader =
             Reader { issuer: issuer.to_owned(), source: source.clone(), sender, read_at: read_at.clone() };
-        tokio::spawn(reader.run(requests));
+        tokio::spawn(reader.run(client, requests));
         Ok(Keys { current, wanted, read_at })
     }
 
@@ -85,8 +92,7 @@ struct Reader {
 }
 
 impl Reader {
-    async fn run(self, mut requests: mpsc::Receiver<()>) {
-        let client = client();
+    async fn run(self, client: Result<HttpsClient, String>, mut requests: mpsc::Receiver<()>) {
         let mut pause = if self.sender.borrow().is_some() { REFRESH } else { Duration::ZERO };
         loop {
             if let Ok(None) = timeout(pause, requests.recv()).await {
@@ -116,7 +122,7 @@ impl Reader {
                 let read = tokio::task::spawn_blocking(move || read_file(&path)).await;
                 read.unwrap_or_else(|error| Err(error.to_string()))
             }
-            KeySource::Url(url) => {
+            KeySource::Url { url, .. } => {
                 let client = client.as_ref().map_err(Clone::clone)?;
                 let fetched = timeout(MAX_FETCH, fetch(client, url)).await;
                 let fetched = fetched.unwrap_or_else(|_| Err(format!("no answer in {MAX_FETCH:?}")));
@@ -139,12 +145,30 @@ fn read_file(path: &Path) -> Result<KeySet, String> {
 
 type HttpsClient = Client<HttpsConnector<HttpConnector>, Empty<Bytes>>;
 
-fn client() -> Result<HttpsClient, String> {
+/// A client that trusts the CAs of the file, or else what the machine trusts.
+fn client(ca_file: Option<&Path>) -> Result<HttpsClient, String> {
     let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
     let builder = builder.with_safe_default_protocol_versions().map_err(|error| error.to_string())?;
-    let tls = builder.with_native_roots().map_err(|error| error.to_string())?.with_no_client_auth();
+    let builder = match ca_file {
+        Some(file) => builder.with_root_certificates(roots(file)?),
+        None => builder.with_native_roots().map_err(|error| error.to_string())?,
+    };
+    let tls = builder.with_no_client_auth();
     let connector = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_http1().build();
     Ok(Client::builder(TokioExecutor::new()).build(connector))
+}
+
+fn roots(file: &Path) -> Result<RootCertStore, String> {
+    let fault = |what: String| format!("{}: {what}", file.display());
+    let mut roots = RootCertStore::empty();
+    let certificates = CertificateDer::pem_file_iter(file).map_err(|error| fault(error.to_string()))?;
+    for certificate in certificates {
+        let certificate = certificate.map_err(|error| fault(error.to_string()))?;
+        roots
+            .add(certificate)
+            .map_err(|error| fault(format!("has a certificate that is no CA's: {error}")))?;
+    }
+    if roots.is_empty() { Err(fault("has no certificate in PEM".to_owned())) } else { Ok(roots) }
 }
 
 async fn fetch(client: &HttpsClient, url: &str) -> Result<Bytes, String> {

@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use authority::Time;
+use data_encoding::HEXLOWER;
 pub use jsonwebtoken::Algorithm;
 use jsonwebtoken::dangerous::insecure_decode;
 use jsonwebtoken::{Header, Validation, decode, decode_header};
@@ -17,8 +18,10 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::convert::jwt_crypto;
+use crate::convert::lease_id::hash_parts;
 use crate::edge::auth::Grants;
 pub use claim_rule::ClaimRule;
+pub(super) use claim_rule::matches;
 use jwks_source::Keys;
 
 /// Longest token that is read. Those of CI systems have about 2 KiB.
@@ -52,7 +55,11 @@ pub struct IssuerOptions {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeySource {
     File(PathBuf),
-    Url(String),
+    Url {
+        url: String,
+        /// The CA of its server's certificate, in PEM; otherwise what the machine trusts.
+        ca_file: Option<PathBuf>,
+    },
 }
 
 /// The algorithms that an issuer may be configured with.
@@ -90,6 +97,8 @@ struct Issuer {
 /// The holder of a token.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct TokenIdentity {
+    /// Of the issuer and the subject, which tokens of the same holder share.
+    pub id: Arc<str>,
     pub name: Arc<str>,
     pub grants: Arc<Grants>,
     pub expires_at: Time,
@@ -166,7 +175,9 @@ impl Issuers {
         check_audience(&claims, &issuer.options.audiences)?;
         let rule = issuer.options.rules.iter().find(|rule| rule.applies_to(&claims));
         let grants = rule.ok_or(TokenRefusal::NoRule)?.grants.clone();
-        Ok(TokenIdentity { name: issuer.options.name_of(&claims)?, grants, expires_at })
+        let name = issuer.options.name_of(&claims)?;
+        let id = issuer.options.id_of(&claims, &name);
+        Ok(TokenIdentity { id, name, grants, expires_at })
     }
 
     /// The issuer that the token names. The signature then shows whether that is true.
@@ -214,6 +225,13 @@ impl IssuerOptions {
     fn name_of(&self, claims: &Map<String, Value>) -> Result<Arc<str>, TokenRefusal> {
         let name = claims.get(&self.name_claim).and_then(Value::as_str).ok_or(TokenRefusal::Claims)?;
         Ok(name.chars().take(MAX_NAME_CHARS).collect::<String>().into())
+    }
+
+    /// A hash, because a subject may be as long as a token.
+    fn id_of(&self, claims: &Map<String, Value>, name: &str) -> Arc<str> {
+        let subject = claims.get("sub").and_then(Value::as_str).unwrap_or(name);
+        let hash = hash_parts(blake3::Hasher::new(), [self.issuer.as_bytes(), subject.as_bytes()]);
+        format!("token {}", HEXLOWER.encode(&hash)).into()
     }
 }
 

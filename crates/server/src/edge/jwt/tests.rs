@@ -6,10 +6,16 @@ use authority::{Role, Time};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jsonwebtoken::Algorithm;
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa};
 use ring::hmac;
 use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair};
+use rustls::ServerConfig;
+use rustls::pki_types::PrivateKeyDer;
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+use tokio_rustls::TlsAcceptor;
 
 use super::*;
 
@@ -69,7 +75,7 @@ fn with(mut document: Value, name: &str, value: Value) -> Value {
 
 fn grants() -> Arc<Grants> {
     let (tenants, roles) = (vec!["acme".into()], vec![Role::Builder]);
-    Arc::new(Grants { tenants, roles, queues: vec![], worker_prefix: None })
+    Arc::new(Grants { tenants, roles, ..Grants::default() })
 }
 
 fn options(path: &std::path::Path) -> IssuerOptions {
@@ -233,4 +239,60 @@ async fn a_file_of_keys_that_cannot_be_read_is_named() {
     assert!(error(&path).contains("jwks.json"), "{}", error(&path));
     std::fs::write(&path, "{}").unwrap();
     assert!(error(&path).contains("Key Set"), "{}", error(&path));
+}
+
+/// Answers every request over TLS with this text.
+async fn serve_text(listener: TcpListener, config: ServerConfig, text: String) {
+    let acceptor = TlsAcceptor::from(Arc::new(config));
+    loop {
+        let (stream, _) = listener.accept().await.unwrap();
+        // A client that does not trust the certificate goes away.
+        let Ok(mut stream) = acceptor.accept(stream).await else { continue };
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            let Ok(byte) = stream.read_u8().await else { break };
+            head.push(byte);
+        }
+        let answer =
+            format!("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{text}", text.len());
+        let _ = stream.write_all(answer.as_bytes()).await;
+        let _ = stream.shutdown().await;
+    }
+}
+
+#[tokio::test]
+async fn a_key_set_is_fetched_from_a_server_whose_ca_only_the_issuer_names() {
+    let signer = Signer::new();
+    let directory = tempfile::tempdir().unwrap();
+    let mut params = CertificateParams::new(Vec::new()).unwrap();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let ca = CertifiedIssuer::self_signed(params, rcgen::KeyPair::generate().unwrap()).unwrap();
+    let key = rcgen::KeyPair::generate().unwrap();
+    let leaf = CertificateParams::new(["localhost".to_owned()]).unwrap().signed_by(&key, &ca).unwrap();
+    let private = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![leaf.der().clone()], private)
+        .unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("https://localhost:{}/jwks", listener.local_addr().unwrap().port());
+    let set = json!({ "keys": [signer.jwk("k1")] }).to_string();
+    let serving = tokio::spawn(serve_text(listener, config, set));
+    let ca_file = directory.path().join("ca.pem");
+    std::fs::write(&ca_file, ca.pem()).unwrap();
+    let verify = async |ca_file: Option<PathBuf>| {
+        let keys = KeySource::Url { url: url.clone(), ca_file };
+        let issuers = Issuers::start(vec![IssuerOptions { keys, ..options(directory.path()) }]).unwrap();
+        issuers.verify(&signer.sign(&header(), &claims()), NOW).await.map(|_| ())
+    };
+    assert_eq!(verify(Some(ca_file.clone())).await, Ok(()));
+    assert_eq!(verify(None).await, Err(TokenRefusal::UnknownKey));
+    std::fs::write(&ca_file, "nothing").unwrap();
+    let keys = KeySource::Url { url, ca_file: Some(ca_file) };
+    let error = Issuers::start(vec![IssuerOptions { keys, ..options(directory.path()) }]).unwrap_err();
+    assert!(error.contains("ca.pem: has no certificate in PEM"), "{error}");
+    serving.abort();
 }

@@ -43,6 +43,8 @@ pub enum TlsError {
 #[derive(Clone, Debug)]
 pub(super) struct Loaded {
     pub config: Arc<ServerConfig>,
+    /// Verifies the certificates of clients; none without a client CA.
+    pub client_verifier: Option<Arc<dyn ClientCertVerifier>>,
     /// The end of the certificate's validity.
     pub expires_at: Timestamp,
     pub fingerprint: blake3::Hash,
@@ -89,14 +91,15 @@ impl Contents {
         let builder = ServerConfig::builder_with_provider(provider.clone())
             .with_safe_default_protocol_versions()
             .map_err(|error| invalid(&files.certificate, format!("cannot be used: {error}")))?;
-        let builder = match (&files.client_ca, &self.client_ca) {
-            (Some(file), Some(pem)) => builder.with_client_cert_verifier(client_verifier(
-                pem,
-                file,
-                provider,
-                files.require_client_certificate,
-            )?),
-            _ => builder.with_no_client_auth(),
+        let client_verifier = match (&files.client_ca, &self.client_ca) {
+            (Some(file), Some(pem)) => {
+                Some(client_verifier(pem, file, provider, files.require_client_certificate)?)
+            }
+            _ => None,
+        };
+        let builder = match &client_verifier {
+            Some(verifier) => builder.with_client_cert_verifier(verifier.clone()),
+            None => builder.with_no_client_auth(),
         };
         let mut config = builder.with_single_cert(chain, key).map_err(|error| match error {
             rustls::Error::InconsistentKeys(_) => {
@@ -109,7 +112,7 @@ impl Contents {
             error => invalid(&files.key, format!("has a key that cannot be used: {error}")),
         })?;
         config.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).to_vec();
-        Ok(Loaded { config: Arc::new(config), expires_at, fingerprint: self.fingerprint() })
+        Ok(Loaded { config: Arc::new(config), client_verifier, expires_at, fingerprint: self.fingerprint() })
     }
 }
 

@@ -8,7 +8,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-use super::{PeerCertificate, Tls};
+use super::{PeerChain, Tls};
 
 /// The first byte of every TLS connection: a record with a handshake.
 const HANDSHAKE_RECORD: u8 = 0x16;
@@ -21,7 +21,7 @@ const PLAIN_ANSWER: &str =
 pub(in crate::edge) async fn accept(
     tls: &Tls,
     mut stream: TcpStream,
-) -> io::Result<(TlsStream<TcpStream>, PeerCertificate)> {
+) -> io::Result<(TlsStream<TcpStream>, Option<Arc<PeerChain>>)> {
     // A silent client costs no TLS state.
     let mut first = [0];
     if stream.peek(&mut first).await? == 0 {
@@ -31,6 +31,8 @@ pub(in crate::edge) async fn accept(
         refuse_plain(&mut stream).await?;
         return Err(io::Error::new(io::ErrorKind::InvalidData, "the client does not speak TLS"));
     }
+    // Before the files are taken: of a replacement in between the chain is verified again.
+    let generation = tls.generation();
     let stream = match TlsAcceptor::from(tls.config()).accept(stream).into_fallible().await {
         Ok(stream) => stream,
         Err((error, mut stream)) => {
@@ -39,9 +41,9 @@ pub(in crate::edge) async fn accept(
             return Err(error);
         }
     };
-    let leaf = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
-    let certificate = PeerCertificate(leaf.map(|leaf| Arc::new(leaf.clone().into_owned())));
-    Ok((stream, certificate))
+    let chain = stream.get_ref().1.peer_certificates();
+    let chain = chain.map(|chain| Arc::new(PeerChain::new(chain, tls, generation)));
+    Ok((stream, chain))
 }
 
 async fn refuse_plain(stream: &mut TcpStream) -> io::Result<()> {
@@ -110,8 +112,9 @@ mod tests {
                 TlsConnector::from(Arc::new(config)).connect(name, stream).await.unwrap()
             });
             let (stream, _) = listener.accept().await.unwrap();
-            let (_, PeerCertificate(certificate)) = accept(&tls, stream).await.unwrap();
-            assert_eq!(certificate.as_deref(), expected);
+            let (_, chain) = accept(&tls, stream).await.unwrap();
+            assert_eq!(chain.as_ref().and_then(|chain| chain.leaf()), expected.map(|leaf| leaf.as_ref()));
+            assert!(chain.is_none_or(|chain| chain.is_trusted()));
             connected.await.unwrap();
         }
     }

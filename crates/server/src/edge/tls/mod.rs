@@ -5,16 +5,17 @@
 
 mod files;
 mod handshake;
+mod peer_chain;
 mod watch;
 
 use std::sync::{Arc, PoisonError, RwLock};
 
 use rustls::ServerConfig;
-use rustls::pki_types::CertificateDer;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch as latest};
 
 pub use files::{TlsError, TlsFiles};
 pub(super) use handshake::accept;
+pub(crate) use peer_chain::PeerChain;
 pub(crate) use watch::watch;
 
 use files::Loaded;
@@ -27,18 +28,15 @@ pub struct Tls(Arc<Inner>);
 struct Inner {
     files: TlsFiles,
     current: RwLock<Loaded>,
+    /// Counts the replacements; it rises after one is in place.
+    generation: latest::Sender<u64>,
     check: Notify,
 }
 
-/// The leaf of the certificate chain that a client proved to hold and that the client CA verified, in DER. None without
-/// TLS and for clients without a certificate.
-#[derive(Clone, Debug, Default)]
-pub struct PeerCertificate(pub Option<Arc<CertificateDer<'static>>>);
-
 impl Tls {
     pub fn load(files: TlsFiles) -> Result<Tls, TlsError> {
-        let loaded = Loaded::read(&files)?;
-        Ok(Tls(Arc::new(Inner { files, current: RwLock::new(loaded), check: Notify::new() })))
+        let (loaded, generation) = (Loaded::read(&files)?, latest::Sender::new(0));
+        Ok(Tls(Arc::new(Inner { files, current: RwLock::new(loaded), generation, check: Notify::new() })))
     }
 
     /// Makes the watch look at the files now.
@@ -50,11 +48,16 @@ impl Tls {
         self.current().config.clone()
     }
 
+    fn generation(&self) -> u64 {
+        *self.0.generation.borrow()
+    }
+
     fn current(&self) -> Loaded {
         self.0.current.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn replace(&self, loaded: Loaded) {
         *self.0.current.write().unwrap_or_else(PoisonError::into_inner) = loaded;
+        self.0.generation.send_modify(|generation| *generation += 1);
     }
 }

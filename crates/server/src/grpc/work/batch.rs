@@ -1,9 +1,7 @@
 //! The reports and heartbeats of one message: heartbeats are decided first, then reports in one go; answered in order.
 
 use std::iter;
-use std::sync::Arc;
 
-use authority::Scope;
 use coordinator::Answers;
 use futures_util::{StreamExt, stream};
 use tokio::time::Instant;
@@ -15,9 +13,11 @@ use wire::grpc::{
 use super::super::heartbeat;
 use super::super::reference;
 use super::super::report::{self, Asked};
+use super::super::session::Session;
 use super::super::values::{at_most, given};
-use crate::app::{App, PinnedOutputs};
+use crate::app::PinnedOutputs;
 use crate::convert::{Problem, grpc_status};
+use crate::edge::auth::Caller;
 
 const MAX_REPORTS: usize = 1_000;
 /// Most reports of a message whose outputs are checked at the same time.
@@ -41,17 +41,18 @@ impl Batch {
     }
 
     /// Decides all of it. Each answer rests on durable records only.
-    pub(super) async fn decide(self, app: App, scope: Scope, worker: Arc<str>) -> WorkResponse {
+    pub(super) async fn decide(self, session: Session, caller: Caller) -> WorkResponse {
         let received_at = Instant::now();
+        let app = &session.app;
         // Before the content store is asked for outputs: the leases that are held must not wait for it.
-        let leases = extend(&app, &scope, &worker, self.heartbeats).await;
-        let parse = |report| {
+        let leases = extend(&session, &caller, self.heartbeats).await;
+        let mut asked = Vec::with_capacity(self.reports.len());
+        for report in &self.reports {
             let mut own = coordinator::Batch::new();
-            (parse(&app, &scope, &worker, report, &mut own), own)
-        };
-        let asked: Vec<_> = self.reports.iter().map(parse).collect();
+            asked.push((parse(&session, &caller, report, &mut own).await, own));
+        }
         let checks: Vec<_> = if app.has_executions() {
-            let checks = asked.iter().map(|asked| report::check_outputs(&app, &asked.1, received_at));
+            let checks = asked.iter().map(|asked| report::check_outputs(app, &asked.1, received_at));
             stream::iter(checks.collect::<Vec<_>>()).buffered(MAX_CHECKS).collect().await
         } else {
             Vec::new()
@@ -83,32 +84,27 @@ impl Batch {
     }
 }
 
-async fn extend(
-    app: &App,
-    scope: &Scope,
-    worker: &Arc<str>,
-    heartbeats: Vec<LeaseHeartbeat>,
-) -> Vec<LeaseStatus> {
+async fn extend(session: &Session, caller: &Caller, heartbeats: Vec<LeaseHeartbeat>) -> Vec<LeaseStatus> {
     if heartbeats.is_empty() {
         return Vec::new();
     }
-    // A stream leases from queues of its caller only, and is told the ids of no other leases.
-    let queues = heartbeat::HeldQueues::default();
-    match heartbeat::extend(app, scope, worker, &heartbeats, &queues).await {
+    match heartbeat::extend_named(session, caller, &heartbeats).await {
         Ok(leases) => leases,
         Err(problem) => heartbeat::undecided(heartbeats, &problem),
     }
 }
 
-fn parse(
-    app: &App,
-    scope: &Scope,
-    worker: &Arc<str>,
+async fn parse(
+    session: &Session,
+    caller: &Caller,
     report: &UpdateTaskStatusRequest,
     items: &mut coordinator::Batch,
 ) -> Result<Asked, Problem> {
-    let named = given(&report.worker_id).unwrap_or(worker);
-    report::items(reference::by_lease_id(app, scope, named, report)?, report, items)
+    let named = given(&report.worker_id).unwrap_or(&session.worker);
+    caller.check_worker(named)?;
+    let lease = reference::by_lease_id(&session.app, &session.scope, named, report)?;
+    caller.check_held(&session.app.handle, &lease).await?;
+    report::items(lease, report, items)
 }
 
 fn to_proto(lease_id: String, answer: Result<UpdateTaskStatusResponse, Problem>) -> ReportAnswer {

@@ -72,6 +72,7 @@ enum Next {
 
 pub(super) struct Stream {
     session: Session,
+    caller: Caller,
     outbox: Outbox,
     /// What every poll of this stream asks for.
     poll: LeaseTasks,
@@ -87,7 +88,7 @@ pub(super) struct Stream {
 impl Stream {
     pub(super) async fn run(
         app: App,
-        caller: (Scope, Caller, Option<IpAddr>),
+        (scope, caller, peer): (Scope, Caller, Option<IpAddr>),
         mut incoming: Streaming<WorkRequest>,
         budget: Option<Arc<BodyBudget>>,
         outbox: Outbox,
@@ -101,7 +102,7 @@ impl Stream {
             Ok(Err(status)) => return outbox.end(status).await,
             Err(_) => return outbox.end(Status::deadline_exceeded("the hello came too slowly")).await,
         };
-        let (session, poll, welcome) = match register(app, caller, &hello).await {
+        let (session, poll, welcome) = match register(app, (scope, &caller, peer), &hello).await {
             Ok(registered) => registered,
             Err(status) => return outbox.end(status).await,
         };
@@ -109,7 +110,8 @@ impl Stream {
         let _ = outbox.send(WorkResponse { welcome: Some(welcome), ..WorkResponse::default() }).await;
         let (draining, deciding, polling) = (false, None, None);
         let heard_at = Instant::now();
-        let mut stream = Stream { session, outbox, poll, credit: 0, draining, deciding, polling, heard_at };
+        let mut stream =
+            Stream { session, caller, outbox, poll, credit: 0, draining, deciding, polling, heard_at };
         if let Err(End::With(status)) = stream.serve(incoming, hello, budget, deadline).await {
             stream.outbox.end(status).await;
         }
@@ -228,15 +230,14 @@ impl Stream {
             // Otherwise what the same message gives back could come straight back.
             self.polling = None;
         }
-        let Session { app, scope, worker, id } = &self.session;
+        let Session { app, scope, worker, id, .. } = &self.session;
         let liveness =
             app.handle.registry().record_status(scope, worker, id.as_ref(), said, app.handle.now());
         self.credit = self.credit.saturating_add(message.credit as usize).min(MAX_CREDIT);
         let batch = Batch { reports: message.reports, heartbeats: message.heartbeats };
         batch.check()?;
         if !batch.is_empty() {
-            let deciding = batch.decide(app.clone(), scope.clone(), worker.clone());
-            self.deciding = Some(Box::pin(deciding));
+            self.deciding = Some(Box::pin(batch.decide(self.session.clone(), self.caller.clone())));
         }
         // Its reports are still answered: a session that was replaced may learn what became of its work.
         Ok((liveness == Liveness::Superseded).then(|| grpc_status::superseded(&self.session.worker).into()))
@@ -289,7 +290,7 @@ impl Stream {
 /// Registers the worker, and makes the command of its polls.
 async fn register(
     app: App,
-    (scope, caller, peer): (Scope, Caller, Option<IpAddr>),
+    (scope, caller, peer): (Scope, &Caller, Option<IpAddr>),
     first: &WorkRequest,
 ) -> Result<(Session, LeaseTasks, RegisterWorkerResponse), Status> {
     let missing = || Problem::field("hello", "is missing in the first message");
@@ -298,9 +299,10 @@ async fn register(
     let queues = parse_queues(&hello.queues)?;
     let worker = name("hello.worker.worker_id", &said.worker_id)?;
     caller.check_queues(queues.iter().map(|queue| &**queue))?;
-    let welcome = register::register(&app, &scope, &caller, &said, peer, Contract::Stream).await?;
+    let welcome = register::register(&app, &scope, caller, &said, peer, Contract::Stream).await?;
     let id = optional_name("hello.worker.session_id", &said.session_id)?;
-    let mut session = Session { app, scope, worker, id };
+    let owner = caller.identity().map(|identity| identity.id().clone());
+    let mut session = Session { app, scope, worker, id, owner };
     // Another session may have come in between, whose registration is not this one's.
     let registered = session.registered()?.registration;
     session.id = registered.session.clone();

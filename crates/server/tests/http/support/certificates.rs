@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use rustls::pki_types::pem::PemObject;
@@ -42,6 +43,13 @@ impl Authority {
     pub(crate) fn issue_for(&self, dir: &Path, name: &str, hosts: &[&str]) -> Files {
         let hosts: Vec<String> = hosts.iter().map(|host| (*host).to_owned()).collect();
         self.sign(CertificateParams::new(hosts).unwrap(), dir, name)
+    }
+
+    /// A certificate whose time is soon over.
+    pub(crate) fn issue_until(&self, dir: &Path, name: &str, end: SystemTime) -> Files {
+        let mut params = CertificateParams::new(["localhost".to_owned()]).unwrap();
+        params.not_after = rcgen::date_time_ymd(1970, 1, 1) + end.duration_since(UNIX_EPOCH).unwrap();
+        self.sign(params, dir, name)
     }
 
     /// A certificate whose time is over.

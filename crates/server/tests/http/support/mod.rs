@@ -8,7 +8,7 @@ pub(crate) mod certificates;
 pub(crate) mod claim;
 pub(crate) mod target;
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 
 use coordinator::Running;
 use ledger::{ClusterId, Storage, file};
@@ -58,6 +58,10 @@ impl Served {
         Served::start_on(directory, limits, server::Options::default(), Some(tls)).await
     }
 
+    pub(crate) async fn start_tls_with(options: server::Options, tls: Tls) -> Served {
+        Served::start_on(tempfile::tempdir().unwrap(), Limits::default(), options, Some(tls)).await
+    }
+
     pub(crate) async fn start_with_options(limits: Limits, options: server::Options) -> Served {
         Served::start_in(tempfile::tempdir().unwrap(), limits, options).await
     }
@@ -83,13 +87,29 @@ impl Served {
         options: server::Options,
         tls: Option<Tls>,
     ) -> Served {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        Served::start_at(listener, directory, limits, options, tls).await
+    }
+
+    /// A server that others could reach.
+    pub(crate) async fn start_beyond_loopback(options: server::Options) -> Served {
+        let listener = TcpListener::bind("0.0.0.0:0").await.unwrap();
+        Served::start_at(listener, tempfile::tempdir().unwrap(), Limits::default(), options, None).await
+    }
+
+    async fn start_at(
+        listener: TcpListener,
+        directory: TempDir,
+        limits: Limits,
+        options: server::Options,
+        tls: Option<Tls>,
+    ) -> Served {
         let storage = self::storage(&directory);
         let queue_defaults = server::reapi::queue_defaults();
         let coordinator_options = coordinator::Options { queue_defaults, ..coordinator::Options::default() };
         let start = || coordinator::start(storage, coordinator_options);
         let running = tokio::task::spawn_blocking(start).await.unwrap().unwrap();
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
+        let address = (Ipv4Addr::LOCALHOST, listener.local_addr().unwrap().port()).into();
         let (stop, stopped) = oneshot::channel::<()>();
         let app = App::with_options(running.handle.clone(), KEY, options.clone());
         let listener = Listener { tls, ..Listener::from(listener) };
