@@ -118,6 +118,7 @@ pub fn kinds_of_reply(reply: &Reply) -> Vec<&'static str> {
         Reply::Keys(_) => vec!["keys"],
         Reply::Status(_) => vec!["status"],
         Reply::Depths(_) => vec!["depths"],
+        Reply::Tenant(_) => vec!["a tenant"],
         Reply::Unavailable(Unavailable::Stopped) => vec!["unavailable: stopped"],
         Reply::Unavailable(Unavailable::Overloaded) => vec!["unavailable: overloaded"],
         Reply::Unavailable(Unavailable::NoSpace) => vec!["unavailable: no space"],
@@ -181,6 +182,8 @@ fn refused(why: &Refusal) -> &'static str {
     match why {
         Refusal::QueueFull { .. } => "refused: queue full",
         Refusal::StateFull { .. } => "refused: memory full",
+        Refusal::TenantTasks { .. } => "refused: open tasks of the tenant",
+        Refusal::TenantBytes { .. } => "refused: memory of the tenant",
         Refusal::TooManyQueues { .. } => "refused: too many queues",
         Refusal::TooManyTenants { .. } => "refused: too many tenants",
         Refusal::UnknownQueue { .. } => "refused: unknown queue",

@@ -112,6 +112,9 @@ impl Auditor {
                 Err("there are not so many".into())
             }
             Refusal::UnknownQueue { .. } => Err("any queue will do".into()),
+            Refusal::TenantTasks { .. } | Refusal::TenantBytes { .. } => {
+                Err("no tenant has a limit of its own".into())
+            }
         }
     }
 

@@ -46,6 +46,15 @@ impl Auditor {
                 let total = depths.iter().map(|depth| depth.waiting + depth.leased).sum::<u64>();
                 ensure(total <= self.tasks.len() as u64, "it counts tasks that no durable record made")
             }
+            (Read::Tenant { names, .. }, Reply::Tenant(status)) => {
+                ensure(status.depths.len() == names.len() + 1, "it does not tell of each queue")?;
+                let total = status.depths.iter().map(|depth| depth.waiting + depth.leased).sum::<u64>();
+                ensure(
+                    total == status.usage.open_tasks as u64,
+                    "its queues have other tasks than the tenant",
+                )?;
+                ensure(total <= self.tasks.len() as u64, "it counts tasks that no durable record made")
+            }
             (Read::List { .. }, Reply::List(page)) => {
                 page.tasks.iter().try_for_each(|view| self.check_view(asked, view))
             }

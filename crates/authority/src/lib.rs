@@ -30,7 +30,9 @@ pub use properties::Properties;
 pub use push::PushTarget;
 pub use queue::{QueueCreation, QueueDefaults, QueueKey, QueueSettings, QueueView, Scope};
 pub use retry::{Backoff, TaskError};
-pub use state::{ListPage, Owner, Restore, State, StoredKey, TenantUsage, TokenKey};
+pub use state::{
+    LimitsByTenant, ListPage, Owner, Restore, State, StoredKey, TenantLimits, TenantUsage, TokenKey,
+};
 pub use tables::{
     ApiKey, CancelCause, Category, Contract, DeadReason, QueueConfig, ReportDetails, Role, TaskOptions,
 };

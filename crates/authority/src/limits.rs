@@ -25,6 +25,12 @@ pub const MAX_TENANTS: usize = 1_000;
 /// One tenant may use at most this many times what is still free of the queues and of the memory for tasks, so that others
 /// find room: alone, seven eighths of it.
 pub const TENANT_SHARE: usize = 7;
+
+/// Whether a tenant uses as much as it may of something of which so much is free.
+pub fn is_share_used(used: usize, free: usize) -> bool {
+    used >= free.saturating_mul(TENANT_SHARE)
+}
+
 /// Most queues at one time that tenants share.
 pub const MAX_QUEUES: usize = 10_000;
 /// Queues that each tenant may have in any case, beside those that tenants share.

@@ -7,7 +7,8 @@ use authority::limits::{
     DEFAULT_RETENTION_MS, DEFAULT_TENANT, MAX_QUEUES, MAX_TENANTS, RESERVED_QUEUES, TENANT_SHARE,
 };
 use authority::{
-    Answer, Command, QueueConfig, QueueCreation, QueueDefaults, QueueKey, State, TaskId, TenantUsage, Time,
+    Answer, Command, LimitsByTenant, QueueConfig, QueueCreation, QueueDefaults, QueueKey, State, TaskId,
+    TenantLimits, TenantUsage, Time,
 };
 
 use crate::support::commands;
@@ -176,4 +177,32 @@ fn submits_create_no_queue_where_only_configured_queues_are_allowed() {
     };
     let answer = tasks.run(Command::LeaseTasks(lease), 0);
     assert!(matches!(answer, Answer::Leased(grants) if grants.len() == 1), "tasks that exist go on");
+}
+
+#[test]
+fn a_tenant_at_its_limits_is_refused_until_a_task_ends_and_others_are_not() {
+    let mut tasks = Tasks::new();
+    let own = TenantLimits { open_tasks: Some(2), bytes: None };
+    let others = TenantLimits { open_tasks: None, bytes: Some(10_000) };
+    tasks.state.set_tenant_limits(LimitsByTenant { others, tenants: [("small".into(), own)].into() });
+    let first = tasks.submit("small", "q", 1).expect("the first task");
+    assert!(tasks.submit("small", "another", 1).is_ok());
+    let refused = Err(Refusal::TenantTasks { tenant: "small".into(), max: 2 });
+    assert_eq!(tasks.submit("small", "q", 1), refused);
+    assert_eq!(tasks.submit("small", "third", 1), refused, "in whatever queue");
+    assert_eq!(tasks.usage("small").open_tasks, 2);
+
+    let kill = KillTask { scope: commands::scope_of("small"), task: first, detail: None };
+    tasks.run(Command::KillTask(kill), 0);
+    assert_eq!(tasks.usage("small").open_tasks, 1, "a final task is not open");
+    let redrive = RedriveTask { scope: commands::scope_of("small"), task: first, id: TaskId(1_000) };
+    let redriven = tasks.run(Command::RedriveTask(redrive), 0);
+    assert_eq!(redriven, Answer::Redriven(RedriveAnswer::Created(TaskId(1_000))));
+    assert_eq!(tasks.submit("small", "q", 1), refused, "a redriven task counts");
+
+    let full = tasks.fill_memory("other");
+    assert_eq!(full, Refusal::TenantBytes { tenant: "other".into(), max: 10_000 });
+    assert!(tasks.usage("other").bytes >= 10_000);
+    assert!(tasks.submit("third", "q", 1).is_ok());
+    assert_eq!(tasks.state.check_invariants(), Ok(()));
 }

@@ -12,7 +12,7 @@ use credentials::Connector;
 use http_body_util::{BodyExt, Full};
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderValue};
-use hyper::{Method, Request};
+use hyper::{Method, Request, StatusCode};
 use hyper_util::rt::TokioIo;
 use procfs::process::Process;
 use tokio::io::{AsyncBufReadExt, BufReader};
@@ -24,7 +24,7 @@ use worker::executors::Backend;
 
 use super::load::{LoadGenerator, Rate};
 use super::percentiles::Percentiles;
-use super::protection::Protection;
+use super::protection::{Prepared, Protection};
 
 /// The longest wait for the server to start.
 const MAX_START: Duration = Duration::from_secs(60);
@@ -52,12 +52,31 @@ impl Server {
     ) -> Result<Server> {
         let program = std::env::current_exe().context("cannot find this program")?;
         let prepared = protection.prepare(&program, directory).await?;
-        let mut child = Command::new(program)
+        let mut command = Command::new(program);
+        command
             .args(["up", "--listen", "127.0.0.1:0", "--data"])
             .arg(directory)
             .args(["--backend", backend.name(), "--work-dir"])
             .arg(directory.with_extension("work"))
-            .args(&prepared.server_arguments)
+            .args(&prepared.server_arguments);
+        Server::launch(command, directory, &prepared).await
+    }
+
+    /// `lessor serve` with the tables of this configuration, without a worker and without protection.
+    pub(crate) async fn start_configured(directory: &Path, tables: &str) -> Result<Server> {
+        let program = std::env::current_exe().context("cannot find this program")?;
+        let prepared = Protection::None.prepare(&program, directory).await?;
+        let file = directory.with_extension("toml");
+        let data = directory.to_str().context("the directory has no name in UTF-8")?;
+        let address = "[server]\naddress = \"127.0.0.1:0\"\n";
+        std::fs::write(&file, format!("{address}[data]\ndir = {}\n{tables}", serde_json::to_string(data)?))?;
+        let mut command = Command::new(program);
+        command.args(["serve", "--init", "--config"]).arg(file);
+        Server::launch(command, directory, &prepared).await
+    }
+
+    async fn launch(mut command: Command, directory: &Path, prepared: &Prepared) -> Result<Server> {
+        let mut child = command
             .env("LESSOR_LOG", "warn")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -104,6 +123,10 @@ impl Server {
         &self.connector
     }
 
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
     pub(crate) async fn connect(&self) -> Result<Client> {
         let sender = if self.url.scheme() == "https" {
             let connector = self.connector.http(MAX_CONNECT)?;
@@ -113,15 +136,11 @@ impl Server {
             tokio::spawn(connection);
             sender
         } else {
-            let stream = TcpStream::connect(self.address).await?;
-            stream.set_nodelay(true)?;
-            let (sender, connection) = handshake(TokioIo::new(stream)).await?;
-            tokio::spawn(connection);
-            sender
+            plain(self.address).await?
         };
         let host = HeaderValue::try_from(self.address.to_string())?;
         let authorization = self.connector.authorization().map(HeaderValue::try_from).transpose()?;
-        Ok(Client { sender, host, authorization })
+        Ok(Client { sender, host, authorization, tenant: None })
     }
 }
 
@@ -129,9 +148,26 @@ pub(crate) struct Client {
     sender: SendRequest<Full<Bytes>>,
     host: HeaderValue,
     authorization: Option<HeaderValue>,
+    /// The default tenant if there is none.
+    tenant: Option<HeaderValue>,
+}
+
+async fn plain(address: SocketAddr) -> Result<SendRequest<Full<Bytes>>> {
+    let stream = TcpStream::connect(address).await?;
+    stream.set_nodelay(true)?;
+    let (sender, connection) = handshake(TokioIo::new(stream)).await?;
+    tokio::spawn(connection);
+    Ok(sender)
 }
 
 impl Client {
+    /// A connection to a server without protection whose requests name a tenant.
+    pub(crate) async fn connect(address: SocketAddr, tenant: &'static str) -> Result<Client> {
+        let host = HeaderValue::try_from(address.to_string())?;
+        let tenant = Some(HeaderValue::from_static(tenant));
+        Ok(Client { sender: plain(address).await?, host, authorization: None, tenant })
+    }
+
     pub(crate) async fn get(&mut self, path: &str) -> Result<Bytes> {
         self.send(Method::GET, path, Bytes::new()).await
     }
@@ -141,6 +177,20 @@ impl Client {
     }
 
     async fn send(&mut self, method: Method, path: &str, body: Bytes) -> Result<Bytes> {
+        let (status, answer) = self.ask(method, path, body).await?;
+        if !status.is_success() {
+            bail!("{path}: {status} {}", String::from_utf8_lossy(&answer));
+        }
+        Ok(answer)
+    }
+
+    /// The answer to a request, whatever it says.
+    pub(crate) async fn ask(
+        &mut self,
+        method: Method,
+        path: &str,
+        body: Bytes,
+    ) -> Result<(StatusCode, Bytes)> {
         let mut request = Request::builder().method(method).uri(path).body(Full::new(body))?;
         let headers = request.headers_mut();
         headers.insert(HOST, self.host.clone());
@@ -148,14 +198,13 @@ impl Client {
         if let Some(authorization) = &self.authorization {
             headers.insert(AUTHORIZATION, authorization.clone());
         }
+        if let Some(tenant) = &self.tenant {
+            headers.insert(wire::TENANT_HEADER, tenant.clone());
+        }
         self.sender.ready().await?;
         let response = self.sender.send_request(request).await?;
         let status = response.status();
-        let answer = response.into_body().collect().await?.to_bytes();
-        if !status.is_success() {
-            bail!("{path}: {status} {}", String::from_utf8_lossy(&answer));
-        }
-        Ok(answer)
+        Ok((status, response.into_body().collect().await?.to_bytes()))
     }
 }
 

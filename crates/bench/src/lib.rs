@@ -5,6 +5,7 @@
 
 mod backlog;
 mod cycle;
+mod fairness;
 mod fdatasync;
 mod fixture;
 mod grpc;
@@ -54,6 +55,8 @@ enum Bench {
     Cycle(cycle::Options),
     /// The time from a submit until an idle worker has the task
     Latency(latency::Options),
+    /// The p99 of one tenant alone, and beside a tenant that sends ten times what its limits permit
+    Fairness(fairness::Options),
     /// Memory of each waiting task, and the cost of a lease, with many waiting tasks
     Backlog(backlog::Options),
     /// The replay of a ledger at a start, with and without a snapshot
@@ -89,6 +92,7 @@ pub fn run(options: &Options) -> Result<()> {
         match &options.bench {
             Bench::Cycle(bench) => cycle::run(bench, &options.dir, &report).await,
             Bench::Latency(bench) => latency::run(bench, &options.dir, &report).await,
+            Bench::Fairness(bench) => fairness::run(bench, &options.dir, &report).await,
             Bench::Backlog(bench) => backlog::run(bench, &options.dir, &report).await,
             Bench::Replay(bench) => replay::run(bench, &options.dir, &report).await,
             Bench::Snapshot(bench) => snapshot::run(bench, &options.dir, &report).await,

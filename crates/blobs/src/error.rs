@@ -31,6 +31,12 @@ pub enum Error {
     /// RESOURCE_EXHAUSTED: the size cap is reached and all that is left is in use.
     #[error("the store is full: {needed} bytes needed, everything that could go is in use")]
     Full { needed: u64 },
+    /// RESOURCE_EXHAUSTED: the tenant has as many bytes as it may have, and all that is left is in use.
+    #[error(
+        "the tenant may store {quota} bytes: {needed} more do not fit, because the rest is in use; wait, or ask the operator to \
+         raise limits.tenant.blob_mib"
+    )]
+    TenantFull { needed: u64, quota: u64 },
     /// RESOURCE_EXHAUSTED: the disk is full, whatever the cap says (D6).
     #[error("no space left on the disk")]
     DiskFull,

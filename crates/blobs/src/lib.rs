@@ -27,7 +27,7 @@ pub use blobs::{
 };
 pub use compression::{ZstdDecoder, ZstdDecompressor, ZstdEncoder};
 pub use digest::{Digest, DigestError, DigestFunction, HASH_BYTES, Hash};
-pub use disk::{OpenError, Options, Pin, Reader, Store, Upload, Usage};
+pub use disk::{OpenError, Options, Pin, Reader, Store, TenantQuotas, Upload, Usage};
 pub use error::{Error, Result};
 pub use hasher::Hasher;
 pub use local::Local;

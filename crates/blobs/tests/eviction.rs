@@ -2,7 +2,10 @@
 
 mod common;
 
-use blobs::{ActionKey, Digest, Error, Expect, Options, Origin, Serve, Store, UploadRequest};
+use blobs::{
+    ActionKey, Digest, DigestFunction, Error, Expect, Options, Origin, Serve, Store, Tenant, TenantQuotas,
+    UploadRequest,
+};
 use bytes::Bytes;
 use common::*;
 
@@ -232,4 +235,72 @@ fn a_lower_cap_is_reached_when_the_store_is_opened_with_it() {
     let usage = store.usage();
     assert!(usage.pack_bytes + usage.file_bytes <= usage.cap_bytes, "{usage:?}");
     assert!(store.find_missing(&tenant(), &[sha256(&content(19, LARGE_BYTES))]).is_empty());
+}
+
+/// A store in which one tenant may have room for about five large blobs.
+fn store_with_quota(root: &std::path::Path, small: &Tenant) -> Store {
+    let quota = Some(5 * LARGE_BYTES as u64 + 5_000);
+    let tenant_quotas = TenantQuotas::new(None, [(small.clone(), quota)]);
+    Store::open(root, Options { tenant_quotas, ..options() }).unwrap()
+}
+
+#[test]
+fn a_tenant_beyond_its_quota_loses_its_own_oldest_blobs_and_no_others() {
+    let (root, small) = (tempfile::tempdir().unwrap(), Tenant::new("small").unwrap());
+    let store = store_with_quota(root.path(), &small);
+    let others: Vec<Digest> = (0..8).map(|n| put(&store, &content(n, LARGE_BYTES)).unwrap()).collect();
+    let own = |store: &Store, seed: u64, bytes: usize| {
+        put_as(store, &small, DigestFunction::Sha256, &content(seed, bytes))
+    };
+    let first: Vec<Digest> = (10..14).map(|n| own(&store, n, LARGE_BYTES).unwrap()).collect();
+    assert!(store.find_missing(&small, &first[..1]).is_empty(), "looking counts as use");
+    for n in 20..23 {
+        own(&store, n, LARGE_BYTES).unwrap();
+    }
+    assert_eq!(
+        store.find_missing(&small, &first),
+        first[1..3],
+        "the oldest went, the one that was used did not"
+    );
+    for n in 100..110 {
+        own(&store, n, 900).unwrap();
+    }
+    assert!(store.find_missing(&tenant(), &others).is_empty());
+
+    // Counted again at a start.
+    drop(store);
+    let store = store_with_quota(root.path(), &small);
+    let before = store.find_missing(&small, &first).len();
+    for n in 30..34 {
+        own(&store, n, LARGE_BYTES).unwrap();
+    }
+    assert!(store.find_missing(&small, &first).len() > before);
+    assert!(store.find_missing(&tenant(), &others).is_empty());
+}
+
+#[test]
+fn what_does_not_fit_into_a_quota_is_refused_and_takes_nothing() {
+    let (root, small) = (tempfile::tempdir().unwrap(), Tenant::new("small").unwrap());
+    let store = store_with_quota(root.path(), &small);
+    let digests: Vec<Digest> = (0..4)
+        .map(|n| put_as(&store, &small, DigestFunction::Sha256, &content(n, LARGE_BYTES)).unwrap())
+        .collect();
+    let refused = |answer: &Result<Digest, Error>| matches!(answer, Err(Error::TenantFull { .. }));
+    let huge = put_as(&store, &small, DigestFunction::Sha256, &content(9, 6 * LARGE_BYTES));
+    assert!(refused(&huge), "{huge:?}");
+    // Announced without a size, it is refused as it comes.
+    let request = UploadRequest::new(Expect::Anything(DigestFunction::Sha256));
+    let mut upload = store.write(&small, &request).unwrap().unwrap();
+    let piece = content(9, LARGE_BYTES);
+    let written = (0..6).find_map(|n| upload.write(n * LARGE_BYTES as u64, &piece).err());
+    assert!(matches!(written, Some(Error::TenantFull { .. })), "{written:?}");
+    drop(upload);
+    assert!(store.find_missing(&small, &digests).is_empty(), "nothing was evicted for what cannot fit");
+
+    let pin = store.pin(&small, &digests);
+    let pinned = put_as(&store, &small, DigestFunction::Sha256, &content(10, 2 * LARGE_BYTES));
+    assert!(refused(&pinned), "{pinned:?}");
+    drop(pin);
+    assert!(put_as(&store, &small, DigestFunction::Sha256, &content(10, 2 * LARGE_BYTES)).is_ok());
+    assert_eq!(store.usage().upload_bytes, 0);
 }

@@ -23,7 +23,7 @@ use crate::metrics::Metrics;
 use crate::purged::{PurgedTask, PurgedTasks};
 use crate::request::{
     Answers, Batch, BatchItem, Depth, OrderRefusal, OrderWorker, Progress, Read, Reply, Request, Status,
-    TaskDetail, TenantWorker, Unavailable, WaitCondition, WorkerView,
+    TaskDetail, TenantStatus, TenantWorker, Unavailable, WaitCondition, WorkerView,
 };
 use crate::waiting::{Waiting, WaitingGuard};
 
@@ -141,6 +141,8 @@ impl Handle {
         status() => Request::Read(Read::Status) => Status(Status);
         /// How much waits and runs: in the queues of these names over all scopes, and in all others together.
         depths(names: Arc<[String]>) => Request::Read(Read::Depths(names)) => Depths(Vec<Depth>);
+        /// What a tenant uses, and how much waits and runs: in its queues of these names, and in all others together.
+        tenant(tenant: Arc<str>, names: Arc<[String]>) => Request::Read(Read::Tenant { tenant, names }) => Tenant(Box<TenantStatus>);
         list(
             scope: Scope,
             queue: Option<Arc<str>>,

@@ -28,12 +28,12 @@ pub use history::{History, HistoryError, HistoryReader, MAX_HISTORY_RECORDS};
 pub use journal_line::JournalLine;
 pub use ledger::HistoryRecord;
 pub use log_budget::LogBudget;
-pub use metrics::Metrics;
+pub use metrics::{Metrics, limited_counter};
 pub use projection::Projection;
 pub use projection_runner::ProjectionRunner;
 pub use purged::PurgedTask;
 pub use request::{
     Answers, Batch, BatchItem, Depth, Order, OrderRefusal, OrderWorker, Progress, Read, Reply, Request,
-    Status, TaskDetail, TenantWorker, Unavailable, WaitCondition, WorkerView,
+    Status, TaskDetail, TenantStatus, TenantWorker, Unavailable, WaitCondition, WorkerView,
 };
 pub use rules::first_time;

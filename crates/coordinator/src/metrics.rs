@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use authority::command::Verdict;
+use authority::command::{RedriveAnswer, Refusal, SubmitAnswer, Verdict};
 use authority::{Answer, DeadReason};
 use prometheus::{Histogram, HistogramOpts, IntCounter, IntCounterVec, Opts, Registry, exponential_buckets};
 
@@ -53,6 +53,8 @@ define_metrics! {
     released: IntCounter = counter("lessor_released_leases_total", "Leases that were given back.");
     expired: IntCounterVec = counters("lessor_expired_leases_total", "Leases that expired, by cause.", "cause");
     verdicts: IntCounterVec = counters("lessor_verdicts_total", "Answers to reports, by verdict.", "verdict");
+    limited_tasks: IntCounter = limited_counter("open_tasks");
+    limited_memory: IntCounter = limited_counter("state_mib");
     queue_time: Histogram = histogram(
         "lessor_queue_time_seconds", "How long tasks could have been leased before they were.", TASK_BUCKETS
     );
@@ -106,7 +108,7 @@ impl Metrics {
     /// An answer is out.
     pub(crate) fn answered(&self, reply: &Reply) {
         if let Reply::Decided(answers) = reply {
-            answers.iter().for_each(|answer| self.verdict(answer));
+            answers.iter().for_each(|answer| self.count(answer));
         }
     }
 
@@ -120,15 +122,27 @@ impl Metrics {
         average_s(&self.execution_time)
     }
 
-    fn verdict(&self, answer: &Answer) {
-        let Answer::Reported(verdict) = answer else { return };
-        let name = match verdict {
-            Verdict::Committed(_) => "COMMITTED",
-            Verdict::Cancelled => "CANCELLED",
-            Verdict::Rejected(_) => "REJECTED",
-        };
-        add(&self.verdicts, name, 1);
+    fn count(&self, answer: &Answer) {
+        match answer {
+            Answer::Reported(Verdict::Committed(_)) => add(&self.verdicts, "COMMITTED", 1),
+            Answer::Reported(Verdict::Cancelled) => add(&self.verdicts, "CANCELLED", 1),
+            Answer::Reported(Verdict::Rejected(_)) => add(&self.verdicts, "REJECTED", 1),
+            Answer::Submitted(SubmitAnswer::Refused(why)) | Answer::Redriven(RedriveAnswer::Refused(why)) => {
+                match why {
+                    Refusal::TenantTasks { .. } => self.limited_tasks.inc(),
+                    Refusal::TenantBytes { .. } => self.limited_memory.inc(),
+                    _ => {}
+                }
+            }
+            _ => {}
+        }
     }
+}
+
+/// What was refused because of one limit of a tenant. Each limit has a counter of its own where it is decided.
+pub fn limited_counter(limit: &str) -> IntCounter {
+    let opts = Opts::new("lessor_limited_total", "Requests that a limit of their tenant refused, by limit.");
+    IntCounter::with_opts(opts.const_label("limit", limit)).expect("the names are written here")
 }
 
 /// Most batches have nothing to add to most of them.
@@ -172,7 +186,7 @@ mod tests {
     fn s3_57_every_figure_has_a_name_of_its_own_and_begins_at_zero() {
         let (metrics, registry) = (Metrics::default(), Registry::new());
         metrics.register(&registry).unwrap();
-        assert_eq!(registry.gather().len(), 15);
+        assert_eq!(registry.gather().len(), 16);
         assert!(metrics.register(&registry).is_err(), "nothing is shown twice");
         let stats = BatchStats {
             records: 3,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use authority::command::{ExtendLease, Grant, LeaseTasks, RedriveAnswer, Refusal, SubmitAnswer};
 use authority::{
     Answer, Command, HeldLease, ListPage, Position, PushTarget, QueueKey, QueueView, Scope, StoredKey,
-    TaskId, TaskState, TaskView, Time, TokenKey,
+    TaskId, TaskState, TaskView, TenantUsage, Time, TokenKey,
 };
 use smallvec::{SmallVec, smallvec};
 
@@ -161,6 +161,11 @@ pub enum Read {
     Status,
     /// The queues of these names, over all scopes, and all others together.
     Depths(Arc<[String]>),
+    /// What a tenant uses; its queues of these names, over all workspaces, and all others together.
+    Tenant {
+        tenant: Arc<str>,
+        names: Arc<[String]>,
+    },
 }
 
 /// What a waiter waits for.
@@ -200,6 +205,7 @@ pub enum Reply {
     Keys(Vec<StoredKey>),
     Status(Status),
     Depths(Vec<Depth>),
+    Tenant(Box<TenantStatus>),
     Unavailable(Unavailable),
 }
 
@@ -276,6 +282,14 @@ pub struct Status {
     pub largest_tenant_bytes: usize,
     pub polls: usize,
     pub disk_space: DiskSpace,
+}
+
+/// What one tenant uses.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TenantStatus {
+    pub usage: TenantUsage,
+    /// One for each queue that was named, and one for all others.
+    pub depths: Vec<Depth>,
 }
 
 /// How much waits and runs in some queues.

@@ -11,7 +11,7 @@ use server::Metrics;
 use server::reapi::{ActionCacheWriter, Content, Instances, Results};
 use tokio::sync::mpsc;
 
-use crate::config::{Config, Storage};
+use crate::config::Config;
 use crate::data_dir::{DataDir, Refused};
 
 /// The default directory of the content store, in the data directory.
@@ -47,7 +47,7 @@ pub(crate) fn open(
     let own = data.path().join(DIRECTORY);
     let storage = &config.storage;
     let cas = storage.cas.root_dir.as_ref().unwrap_or(&own);
-    let local = open_at(cas, storage).map_err(|error| match error.downcast_ref() {
+    let local = open_at(cas, config).map_err(|error| match error.downcast_ref() {
         // The process that holds the content of a data directory holds the whole directory.
         Some(OpenError::InUse(path)) if *path == own => {
             Refused::InUse(data.path().display().to_string()).into()
@@ -58,7 +58,7 @@ pub(crate) fn open(
     let results = match storage.action_cache.root_dir.as_ref().filter(|other| *other != cas) {
         None => local.clone(),
         Some(other) => {
-            let results = open_at(other, storage)?;
+            let results = open_at(other, config)?;
             stores.0.push(results.clone());
             results
         }
@@ -83,9 +83,11 @@ pub(crate) fn is_refusal(error: &anyhow::Error) -> bool {
     }
 }
 
-fn open_at(directory: &Path, storage: &Storage) -> Result<Arc<Local>> {
+fn open_at(directory: &Path, config: &Config) -> Result<Arc<Local>> {
+    let storage = &config.storage;
     let options = Options {
         cap_bytes: storage.max_mib.saturating_mul(1 << 20),
+        tenant_quotas: config.limits.of_blobs(),
         keep_free_bytes: storage.min_free_mib.saturating_mul(1 << 20),
         ..Options::default()
     };

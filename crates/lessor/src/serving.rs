@@ -114,6 +114,7 @@ async fn serve(config: Config, start: Start) -> Result<()> {
         content: Some(content),
         allowed_hosts: config.server.allowed_hosts.clone(),
         auth: config.auth.mode.into(),
+        tenant_limits: config.limits.of_requests(),
         issuers,
         certificates,
         ..server::Options::default()
@@ -231,6 +232,7 @@ fn coordinator_options(config: &Config, cache_writer: ActionCacheWriter) -> coor
         projections,
         max_state_bytes,
         max_final_bytes,
+        tenant_limits: config.limits.of_tasks(),
         queue_defaults,
         queue_creation: config.queues.create.into(),
         ..coordinator::Options::default()

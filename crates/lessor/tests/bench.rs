@@ -55,3 +55,24 @@ fn a_protected_server_is_measured_by_clients_with_keys_over_tls() {
     }
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "nothing is left behind");
 }
+
+#[test]
+fn one_tenant_is_measured_alone_and_beside_one_that_floods() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut command = lessor(&["bench", "fairness", "--json", "--seconds", "1", "--rounds", "1"]);
+    command.args(["--limit", "10", "--steady", "10", "--dir"]).arg(dir.path());
+    let output = Ran::from(command.output().unwrap()).ok().stdout;
+    let lines: Vec<Value> = output.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let phase = |name: &str| {
+        let line = lines.iter().find(|line| line["phase"] == name);
+        line.unwrap_or_else(|| panic!("there is no phase {name}: {output}"))
+    };
+    for name in ["alone", "flooded"] {
+        let (p50, p99) = (phase(name)["p50_ms"].as_f64().unwrap(), phase(name)["p99_ms"].as_f64().unwrap());
+        assert!(p50 > 0.0 && p99 >= p50, "{output}");
+    }
+    assert!(phase("flooded")["flood_refused_per_s"].as_f64().unwrap() > 0.0, "{output}");
+    assert!(phase("median")["p99_ratio"].as_f64().unwrap() > 0.0, "{output}");
+    assert!(phase("median")["limited_requests"].as_u64().unwrap() > 0, "{output}");
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "nothing is left behind");
+}

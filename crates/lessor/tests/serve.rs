@@ -112,3 +112,16 @@ fn only_configured_queues_take_tasks_when_the_file_says_so() {
     server.run(&["queue", "set", "mail", "--reset"]).ok();
     server.run(&["submit", "mail", "1"]).ok();
 }
+
+#[test]
+fn a_tenant_is_held_to_the_limits_of_the_file() {
+    let limits = "[limits.tenant]\nopen_tasks = 2\n[limits.tenants.large]\nopen_tasks = 3\n";
+    let dir = configured(&format!("{SMALL}{limits}"));
+    let settings = check(dir.path(), &["--json"]).ok().json();
+    assert_eq!(settings["limits"]["tenants"]["large"]["open_tasks"], 3);
+    let server = Server::start_by(serve(dir.path(), &["--init"]), dir);
+    let submit = || server.run(&["submit", "mail", "1"]);
+    (0..2).for_each(|_| drop(submit().ok()));
+    submit().fails(1, &["2 waiting and leased tasks", "limits.tenant.open_tasks", "tenant_limit, HTTP 429"]);
+    assert_eq!(server.get("/v1/queues/mail")["counts"]["waiting"], 2);
+}

@@ -8,7 +8,7 @@ use std::time::Duration;
 use authority::LeaseRef;
 use authority::command::{Grant, LeaseTasks, ReportCompletion, Verdict};
 use coordinator::Handle;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::time::Instant;
 use url::Url;
 use wire::MAX_WAIT_MS;
@@ -16,18 +16,19 @@ use wire::MAX_WAIT_MS;
 use crate::convert::lease_id::LeaseIds;
 use crate::convert::page_token::PageTokens;
 use crate::convert::task_token::TaskTokens;
-use crate::convert::{Code, Problem};
+use crate::convert::{Code, Limit, Problem};
 use crate::edge::auth::{AuditLog, AuthMode, CertificateRule, CertificateRules, Identity, KeyTable};
 use crate::edge::bodies::Bodies;
 use crate::edge::compute::Compute;
 use crate::edge::jwt::Issuers;
+use crate::edge::limits::{InUse, LimitTable, LimitsByTenant, PoolPermit, SharedPool};
 use crate::edge::receiving::Receiving;
 use crate::grpc;
 use crate::metrics::Metrics;
 use crate::push;
 use crate::reapi::{Content, Executions, PinGuard};
 
-/// Most requests that wait for a task at one time, whatever they wait for.
+/// Most requests that wait for a task at one time, whatever they wait for; tenants share them.
 const MAX_WAITING_REQUESTS: usize = 20_000;
 
 #[derive(Clone)]
@@ -39,7 +40,8 @@ pub struct Inner {
     pub(crate) lease_ids: LeaseIds,
     pub(crate) page_tokens: PageTokens,
     pub(crate) task_tokens: TaskTokens,
-    waiting: Semaphore,
+    waiting: Arc<SharedPool>,
+    pub(crate) limits: Arc<LimitTable>,
     pub(crate) bodies: Bodies,
     pub(crate) compute: Compute,
     phase: watch::Sender<Phase>,
@@ -71,6 +73,12 @@ pub(crate) struct PinnedOutputs {
     _pinned: Option<PinGuard>,
 }
 
+/// The stream of a worker, which counts for its tenant until this is dropped.
+pub(crate) struct WorkStream {
+    _limit: Option<InUse>,
+    _permit: PoolPermit,
+}
+
 /// The phases of a shutdown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Phase {
@@ -93,6 +101,8 @@ pub struct Options {
     /// Names by which the server may be called without a credential, besides its addresses and `localhost`.
     pub allowed_hosts: Vec<String>,
     pub auth: AuthMode,
+    /// What each tenant may use at most.
+    pub tenant_limits: LimitsByTenant,
     /// Issuers of tokens that are accepted beside API keys.
     pub issuers: Issuers,
     /// What the holders of client certificates may do.
@@ -110,20 +120,23 @@ impl App {
     pub fn with_options(handle: Handle, lease_key: [u8; 32], options: Options) -> App {
         let Options { scheduler, push, receiving, content, metrics, auth, issuers, certificates, .. } =
             options;
-        let mut allowed_hosts = options.allowed_hosts;
+        let (mut allowed_hosts, tenant_limits) = (options.allowed_hosts, options.tenant_limits);
         // A proxy in front of the server may pass on the name under which it is called back.
         let callback_url = push.callback_url.as_deref().and_then(|url| Url::parse(url).ok());
         allowed_hosts.extend(callback_url.and_then(|url| url.host_str().map(str::to_owned)));
         metrics.show(handle.metrics());
         handle.registry().set_heartbeat_timeout_ms(scheduler.heartbeat_timeout.as_millis() as u64);
         let compute = Compute::default();
-        let executions = content.as_ref().map(|content| Executions::new(&handle, content, compute.clone()));
+        let limits = Arc::new(LimitTable::new(tenant_limits, metrics.clone()));
+        let executions =
+            content.as_ref().map(|content| Executions::new(&handle, content, compute.clone(), &limits));
         App(Arc::new(Inner {
             handle,
             lease_ids: LeaseIds::new(&lease_key),
             page_tokens: PageTokens::new(&lease_key),
             task_tokens: TaskTokens::new(&lease_key, push.token_ttl),
-            waiting: Semaphore::new(MAX_WAITING_REQUESTS),
+            waiting: SharedPool::new(MAX_WAITING_REQUESTS),
+            limits,
             bodies: Bodies::new(receiving),
             compute,
             phase: watch::Sender::new(Phase::Serving),
@@ -186,7 +199,8 @@ impl App {
     /// Leases tasks within the bound on waits. There are none when the wait is over or the server stops.
     pub(crate) async fn poll(&self, command: LeaseTasks, wait_ms: u64) -> Result<Vec<Grant>, Problem> {
         let wait = Duration::from_millis(wait_ms.min(MAX_WAIT_MS));
-        match self.waiting(wait, self.handle.lease(command, wait)).await? {
+        let tenant = command.scope.tenant.clone();
+        match self.waiting(&tenant, wait, self.handle.lease(command, wait)).await? {
             Some(grants) => Ok(grants?),
             None => Ok(Vec::new()),
         }
@@ -226,17 +240,28 @@ impl App {
         self.executions.as_ref().is_some_and(is_refused)
     }
 
-    /// Runs something that waits, within the bound on such requests. None when the server began to stop first.
+    /// A permit for the stream of a worker.
+    pub(crate) fn work_stream(&self, tenant: &Arc<str>) -> Result<WorkStream, Problem> {
+        let limit = self.limits.take(Limit::Streams, tenant)?;
+        Ok(WorkStream { _limit: limit, _permit: self.grpc.stream(tenant)? })
+    }
+
+    /// Runs something that waits, within the bounds on such requests of the tenant and of all. None when the server began to stop first.
     pub(crate) async fn waiting<T>(
         &self,
+        tenant: &Arc<str>,
         wait: Duration,
         work: impl Future<Output = T>,
     ) -> Result<Option<T>, Problem> {
         if wait.is_zero() {
             return Ok(Some(work.await));
         }
-        let _permit = self.waiting.try_acquire().map_err(|_| {
-            Problem::new(Code::TooManyPolls, format!("more than {MAX_WAITING_REQUESTS} requests are waiting"))
+        let _limit = self.limits.take(Limit::Polls, tenant)?;
+        let _permit = self.waiting.take(tenant, 1).ok_or_else(|| {
+            let detail = format!(
+                "of at most {MAX_WAITING_REQUESTS} waiting requests, tenant {tenant} has its share, or all are taken"
+            );
+            Problem::new(Code::TooManyPolls, detail)
         })?;
         tokio::select! {
             biased;

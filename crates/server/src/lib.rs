@@ -34,6 +34,7 @@ pub use convert::scope::fault_of_scope_name;
 pub use convert::task_token::TOKEN_TTL_SECONDS;
 pub use edge::auth::{AuthMode, CertificateAttribute, CertificateRule, Grants, NewKey, Secret};
 pub use edge::jwt::{ALGORITHMS, Algorithm, ClaimRule, IssuerOptions, Issuers, KeySource};
+pub use edge::limits::{LimitsByTenant, TenantLimits};
 pub use edge::listener::{Drained, Limits, Listener};
 pub use edge::permissions;
 pub use edge::receiving::Receiving;

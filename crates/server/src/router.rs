@@ -10,7 +10,7 @@ use utoipa_axum::routes;
 use crate::admin::{health, instances, openapi, worker_orders, workers};
 use crate::app::App;
 use crate::edge::auth::{self, AuthMode};
-use crate::edge::fallback;
+use crate::edge::{fallback, limits};
 use crate::{cache, callbacks, claims, grpc, keys, leases, metrics, queues, reapi, tasks};
 
 pub fn router(app: App) -> Router {
@@ -25,6 +25,11 @@ pub fn router(app: App) -> Router {
         .merge(grpc::routes(&app, services))
         .fallback(fallback::not_found)
         .method_not_allowed_fallback(fallback::method_not_allowed);
+    let router = if app.limits.limits_requests() {
+        router.layer(from_fn_with_state(app.clone(), limits::layer))
+    } else {
+        router
+    };
     // The outermost layer, which runs before a body is read and after the route is known.
     let router = match app.auth {
         AuthMode::None => router,

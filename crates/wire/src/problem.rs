@@ -39,6 +39,8 @@ pub struct Problem {
     pub finished_at: Option<Timestamp>,
     /// When the task was purged.
     pub purged_at: Option<Timestamp>,
+    /// With `tenant_limit`: the limit of the tenant that is reached, by the key of its setting.
+    pub limit: Option<String>,
     /// A URI that names this occurrence.
     pub instance: Option<String>,
 }

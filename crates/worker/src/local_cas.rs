@@ -92,6 +92,7 @@ fn to_cas_error(error: &Error) -> CasError {
     let why = error.to_string();
     match error {
         Error::Full { .. }
+        | Error::TenantFull { .. }
         | Error::DiskFull
         | Error::TooManyUploads { .. }
         | Error::TooManyReads { .. }

@@ -4,19 +4,21 @@
 use std::sync::Arc;
 
 use super::Refusal;
-use crate::State;
 use crate::event::TaskCreated;
 use crate::limits::{
     DEFAULT_TENANT, MAX_QUEUES, MAX_REQUIREMENT_SETS, MAX_TENANTS, RESERVED_MEMORY_PART, RESERVED_QUEUES,
-    TENANT_SHARE,
+    TENANT_SHARE, is_share_used,
 };
+use crate::{State, TenantUsage};
 
 /// Whether this task may be created. Its own memory counts, or each of many tenants could go beyond the limit by a task.
 pub(super) fn admit_task(state: &State, created: &TaskCreated) -> Result<(), Refusal> {
     let tenant = &created.queue.scope.tenant;
     let queue = state.queue_by_key(&created.queue);
     let usage = queue.map(|queue| state.tenant_of(queue)).or_else(|| state.tenant_usage(tenant));
-    let bytes = usage.unwrap_or_default().bytes;
+    let usage = usage.unwrap_or_default();
+    admit_within_limits(state, tenant, usage)?;
+    let bytes = usage.bytes;
     let reserved = state.max_bytes() / RESERVED_MEMORY_PART;
     let free = (state.max_bytes() - reserved).saturating_sub(state.bytes());
     let new_bytes = created.task_bytes();
@@ -37,6 +39,18 @@ pub(super) fn admit_task(state: &State, created: &TaskCreated) -> Result<(), Ref
         }
         Some(_) => Ok(()),
     }
+}
+
+/// Whether the limits of the tenant leave room for one more task.
+fn admit_within_limits(state: &State, tenant: &Arc<str>, usage: TenantUsage) -> Result<(), Refusal> {
+    let limits = state.tenant_limits(tenant);
+    if let Some(max) = limits.open_tasks.filter(|max| usage.open_tasks >= *max) {
+        return Err(Refusal::TenantTasks { tenant: tenant.clone(), max });
+    }
+    if let Some(max) = limits.bytes.filter(|max| usage.bytes >= *max) {
+        return Err(Refusal::TenantBytes { tenant: tenant.clone(), max });
+    }
+    Ok(())
 }
 
 /// Whether the tenant may have one more queue.

@@ -39,6 +39,10 @@ pub enum Refusal {
     QueueFull { max: u64 },
     /// The tasks of the tenant take as much memory as one tenant may while so much is free.
     StateFull { tenant: Arc<str>, bytes: usize, free: usize },
+    /// The tenant has as many open tasks as its limit permits.
+    TenantTasks { tenant: Arc<str>, max: usize },
+    /// The tasks of the tenant take as much memory as its limit permits.
+    TenantBytes { tenant: Arc<str>, max: usize },
     /// The tenant has as many queues as one tenant may while so many are free.
     TooManyQueues { tenant: Arc<str>, queues: usize, free: usize },
     /// The tenant has no queue, and as many others as there may be have one.

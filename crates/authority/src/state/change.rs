@@ -8,17 +8,22 @@ use super::{Owner, Slot, State, TokenKey};
 use crate::event::At;
 use crate::{Position, QueueConfig, QueueKey, Task};
 
-/// The memory of a task, and how much of it counts as a final task's.
+/// The memory of a task, how much of it counts as a final task's, and whether the task counts as open.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-struct Size {
-    bytes: usize,
-    final_bytes: usize,
+pub(super) struct Size {
+    pub bytes: usize,
+    pub final_bytes: usize,
+    pub open_tasks: usize,
 }
 
 impl Size {
     fn of(task: &Task) -> Size {
         let bytes = task.bytes();
-        Size { bytes, final_bytes: if task.is_final() { bytes } else { 0 } }
+        if task.is_final() {
+            Size { bytes, final_bytes: bytes, open_tasks: 0 }
+        } else {
+            Size { bytes, final_bytes: 0, open_tasks: 1 }
+        }
     }
 }
 
@@ -102,7 +107,7 @@ impl State {
         self.bytes = self.bytes - before.bytes + after.bytes;
         self.final_bytes = self.final_bytes - before.final_bytes + after.final_bytes;
         let tenant = self.queue_at(slot).tenant;
-        self.tenants.resize(tenant, before.bytes, after.bytes);
+        self.tenants.resize(tenant, before, after);
     }
 
     fn index_keys(&self, slot: Slot) -> IndexKeys {

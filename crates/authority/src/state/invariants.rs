@@ -96,7 +96,9 @@ impl State {
                 Eligibility::Delayed(time, _) => drop(delayed.insert((time, slot))),
             }
             bytes += task.bytes();
-            tenants.entry(&self.queues[&queue].key.scope.tenant).or_default().bytes += task.bytes();
+            let tenant = tenants.entry(&self.queues[&queue].key.scope.tenant).or_default();
+            tenant.bytes += task.bytes();
+            tenant.open_tasks += usize::from(!task.is_final());
             final_bytes += if task.is_final() { task.bytes() } else { 0 };
             if let Some(old) = task.options.as_ref().and_then(|options| options.redrive_of) {
                 redrives.insert(old, task.id);

@@ -20,7 +20,7 @@ pub use list::ListPage;
 pub(crate) use ready::{QueueEntry, ReadyIndex};
 pub use restore::Restore;
 pub(crate) use slab::Slot;
-pub use tenants::TenantUsage;
+pub use tenants::{LimitsByTenant, TenantLimits, TenantUsage};
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -51,6 +51,7 @@ pub struct State {
     queue_ids: BTreeMap<Arc<QueueKey>, u32>,
     next_queue_id: u32,
     tenants: Tenants,
+    tenant_limits: LimitsByTenant,
     queue_creation: QueueCreation,
     queue_defaults: QueueDefaults,
     /// The queue of each task, by slot.
@@ -143,6 +144,15 @@ impl State {
     /// Which queues a submit may create.
     pub fn set_queue_creation(&mut self, queue_creation: QueueCreation) {
         self.queue_creation = queue_creation;
+    }
+
+    /// Sets what each tenant may use at most.
+    pub fn set_tenant_limits(&mut self, limits: LimitsByTenant) {
+        self.tenant_limits = limits;
+    }
+
+    pub(crate) fn tenant_limits(&self, tenant: &str) -> TenantLimits {
+        self.tenant_limits.of(tenant)
     }
 
     /// Bounds the memory: near it old final tasks are purged early, at it submits are refused.

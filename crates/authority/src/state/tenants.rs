@@ -1,13 +1,41 @@
-//! The queues and the memory of each tenant that has a queue.
+//! The queues, the open tasks and the memory of each tenant that has a queue, and the limits of tenants.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+
+use super::change::Size;
 
 /// What a tenant uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TenantUsage {
     pub queues: usize,
     pub bytes: usize,
+    /// Tasks that wait or are leased.
+    pub open_tasks: usize,
+}
+
+/// What a tenant may use at most; no limit where there is none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TenantLimits {
+    pub open_tasks: Option<usize>,
+    pub bytes: Option<usize>,
+}
+
+/// The limits of all tenants. They decide about submits only, so the same records give the same state under any limits.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LimitsByTenant {
+    /// Of tenants that have no limits of their own.
+    pub others: TenantLimits,
+    pub tenants: BTreeMap<Arc<str>, TenantLimits>,
+}
+
+impl LimitsByTenant {
+    pub fn of(&self, tenant: &str) -> TenantLimits {
+        if self.tenants.is_empty() {
+            return self.others;
+        }
+        self.tenants.get(tenant).copied().unwrap_or(self.others)
+    }
 }
 
 /// Tenants by name, and by a number under which a task's queue finds its tenant.
@@ -61,10 +89,11 @@ impl Tenants {
         }
     }
 
-    /// Counts a task of the tenant that took `before` and takes `after`.
-    pub(super) fn resize(&mut self, number: u32, before: usize, after: usize) {
-        let bytes = &mut self.usage[number as usize].bytes;
-        *bytes = *bytes - before + after;
+    /// Counts a task of the tenant that was `before` and is `after`.
+    pub(super) fn resize(&mut self, number: u32, before: Size, after: Size) {
+        let usage = &mut self.usage[number as usize];
+        usage.bytes = usage.bytes - before.bytes + after.bytes;
+        usage.open_tasks = usage.open_tasks - before.open_tasks + after.open_tasks;
     }
 }
 
@@ -76,13 +105,13 @@ mod tests {
     fn the_number_of_a_tenant_that_is_gone_is_used_again() {
         let (mut tenants, [a, b]) = (Tenants::default(), ["a", "b"].map(Arc::<str>::from));
         assert_eq!((tenants.add_queue(&a), tenants.add_queue(&a), tenants.add_queue(&b)), (0, 0, 1));
-        tenants.resize(1, 0, 50);
-        assert_eq!(tenants.usage("b"), Some(TenantUsage { queues: 1, bytes: 50 }));
+        tenants.resize(1, Size::default(), Size { bytes: 50, final_bytes: 0, open_tasks: 1 });
+        assert_eq!(tenants.usage("b"), Some(TenantUsage { queues: 1, bytes: 50, open_tasks: 1 }));
         tenants.remove_queue(&a);
         assert_eq!((tenants.len(), tenants.at(0).queues), (2, 1));
         tenants.remove_queue(&a);
         assert_eq!((tenants.len(), tenants.usage("a")), (1, None));
         assert_eq!(tenants.add_queue(&Arc::from("c")), 0);
-        assert_eq!(tenants.usage("c"), Some(TenantUsage { queues: 1, bytes: 0 }));
+        assert_eq!(tenants.usage("c"), Some(TenantUsage { queues: 1, ..TenantUsage::default() }));
     }
 }

@@ -64,6 +64,11 @@ impl Entry {
     fn record_bytes(&self) -> u64 {
         HEADER_BYTES as u64 + u64::from(self.data_bytes())
     }
+
+    /// With the file, if it has one.
+    fn bytes(&self) -> u64 {
+        self.record_bytes() + if self.placement == Placement::File { self.size } else { 0 }
+    }
 }
 
 /// Where an entry's record is.
@@ -92,6 +97,8 @@ pub struct Index {
     pins: HashMap<Key, u32>,
     tenants: HashMap<[u8; 16], u32>,
     fingerprints: Vec<[u8; 16]>,
+    /// What each tenant has, by its short name: records and files.
+    tenant_bytes: Vec<u64>,
     pub packs: BTreeMap<u32, PackState>,
     clock: AtomicU64,
     hash_state: RandomState,
@@ -107,6 +114,7 @@ impl Index {
             pins: HashMap::new(),
             tenants: HashMap::new(),
             fingerprints: Vec::new(),
+            tenant_bytes: Vec::new(),
             packs: BTreeMap::new(),
             clock: AtomicU64::new(1),
             hash_state: RandomState::default(),
@@ -132,12 +140,44 @@ impl Index {
     pub fn tenant_or_new(&mut self, fingerprint: [u8; 16]) -> u32 {
         *self.tenants.entry(fingerprint).or_insert_with(|| {
             self.fingerprints.push(fingerprint);
+            self.tenant_bytes.push(0);
             self.fingerprints.len() as u32 - 1
         })
     }
 
     pub fn fingerprint(&self, tenant: u32) -> [u8; 16] {
         self.fingerprints[tenant as usize]
+    }
+
+    /// The bytes of the records and files of a tenant.
+    pub fn bytes_of(&self, tenant: &[u8; 16]) -> u64 {
+        self.tenants.get(tenant).map_or(0, |tenant| self.tenant_bytes[*tenant as usize])
+    }
+
+    /// The least recently used blobs of a tenant that are not pinned, so many bytes of them if there are. Scans the whole
+    /// index.
+    pub fn least_used_of(&self, tenant: &[u8; 16], bytes: u64) -> Vec<Key> {
+        let Some(&tenant) = self.tenants.get(tenant) else { return Vec::new() };
+        let mine = |entry: &&Entry| {
+            entry.tenant == tenant
+                && entry.space.function().is_some()
+                && !self.pins.contains_key(&entry.key())
+        };
+        let mut blobs: Vec<(u64, &Entry)> = self
+            .entries
+            .iter()
+            .flatten()
+            .filter(mine)
+            .map(|entry| (entry.used_at.load(Ordering::Relaxed), entry))
+            .collect();
+        blobs.sort_unstable_by_key(|(used_at, _)| *used_at);
+        let mut freed = 0;
+        let goes = |(_, entry): &&(u64, &Entry)| {
+            let is_short = freed < bytes;
+            freed += entry.bytes();
+            is_short
+        };
+        blobs.iter().take_while(goes).map(|(_, entry)| entry.key()).collect()
     }
 
     /// A time for marking entries used.
@@ -208,6 +248,7 @@ impl Index {
         if let Some(state) = self.packs.get_mut(&header.pack) {
             state.live_bytes += header.bytes();
         }
+        self.tenant_bytes[tenant as usize] += entry.bytes();
         let key = entry.key();
         let hash = key_hash(&self.hash_state, &key);
         let Index { table, entries, hash_state, .. } = self;
@@ -271,6 +312,11 @@ impl Index {
         self.free.push(slot);
         self.bury(&entry);
         Some(entry.taken())
+    }
+
+    /// Removes a blob unless it was pinned meanwhile.
+    pub fn remove_unpinned(&mut self, key: &Key) -> Option<Taken> {
+        if self.pins.contains_key(key) { None } else { self.remove(key) }
     }
 
     /// The least recently used entry that can be evicted: not pinned, and content if only content may be evicted. Pinned
@@ -350,6 +396,7 @@ impl Index {
     }
 
     fn bury(&mut self, entry: &Entry) {
+        self.tenant_bytes[entry.tenant as usize] -= entry.bytes();
         if let Some(state) = self.packs.get_mut(&entry.pack) {
             state.live_bytes -= entry.record_bytes();
         }

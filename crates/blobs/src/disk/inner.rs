@@ -19,6 +19,7 @@ use super::{
     maintenance::Signal,
     options::Options,
     record::Space,
+    tenant_quota::UploadingBytes,
     uploads::Uploads,
     writer::Writer,
 };
@@ -30,6 +31,7 @@ pub struct Inner {
     pub store_dir: StoreDir,
     pub totals: Totals,
     pub uploads: Uploads,
+    pub uploading: UploadingBytes,
     pub signal: Arc<Signal>,
     /// One thread evicts or cleans at a time.
     pub housekeeping: Mutex<()>,

@@ -24,6 +24,7 @@ use super::{
     options::{CHUNK_BYTES, Options},
     pack::{FIRST_RECORD_AT, Pack, PackState, read_at},
     record::{HEADER_BYTES, Header, Placement, Space},
+    tenant_quota::UploadingBytes,
     uploads::Uploads,
     writer::Writer,
 };
@@ -80,6 +81,7 @@ pub(super) fn open(root: &Path, options: Options, store_dir: StoreDir) -> Result
         store_dir,
         totals,
         uploads: Uploads::default(),
+        uploading: UploadingBytes::default(),
         signal: Arc::default(),
         housekeeping: Mutex::new(()),
         writer: Mutex::new(writer),

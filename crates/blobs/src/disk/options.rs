@@ -2,11 +2,15 @@
 
 use std::time::Duration;
 
+use super::tenant_quota::TenantQuotas;
+
 /// Settings of a store.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Maximum bytes on disk: packs, files and uploads together.
     pub cap_bytes: u64,
+    /// Maximum bytes of each tenant.
+    pub tenant_quotas: TenantQuotas,
     /// Bytes of the file system that stay free for others, such as the ledger.
     pub keep_free_bytes: u64,
     /// Blobs up to this size are packed; each larger blob has its own file.
@@ -27,6 +31,7 @@ impl Default for Options {
     fn default() -> Options {
         Options {
             cap_bytes: 50 << 30,
+            tenant_quotas: TenantQuotas::default(),
             keep_free_bytes: 1 << 30,
             small_blob_bytes: 16 << 10,
             max_blob_bytes: 16 << 30,

@@ -45,9 +45,17 @@ impl Store {
 }
 
 impl Inner {
-    /// Appends records of things that are not there yet, each once.
+    /// Appends records of things of one tenant that are not there yet, each once.
     pub fn put_items(&self, items: &[Item<'_>]) -> Result<()> {
-        let _reservation = self.reserve_records(items.iter().map(Item::bytes).sum())?;
+        let bytes = items.iter().map(Item::bytes).sum();
+        if let Some(first) = items.first() {
+            let admitted = self.admit(first.tenant, bytes);
+            // Entries are small and count, but only content is refused: a result that was committed must be found.
+            if first.space.function().is_some() {
+                admitted?;
+            }
+        }
+        let _reservation = self.reserve_records(bytes)?;
         let mut writer = self.writer();
         let fresh: Vec<Item<'_>> = {
             let index = self.index();

@@ -36,6 +36,7 @@ pub struct Content {
     sink: Sink,
     committed: u64,
     reserved: u64,
+    tenant: [u8; 16],
     inner: Arc<Inner>,
 }
 
@@ -60,6 +61,9 @@ impl Upload {
         {
             let limit = inner.options.max_blob_bytes;
             return Err(Error::TooLarge { what: "a blob", size: digest.size, limit });
+        }
+        if let Expect::Digest(digest) = request.expect {
+            inner.check_announced(tenant, digest.size)?;
         }
         let (cell, turn) = inner.uploads.open(inner, tenant, request)?;
         Ok(Some(Upload { inner: inner.clone(), tenant: tenant.clone(), cell, turn }))
@@ -117,7 +121,7 @@ impl Drop for Upload {
 }
 
 impl Content {
-    pub fn new(inner: &Arc<Inner>, expect: Expect) -> Content {
+    pub fn new(inner: &Arc<Inner>, tenant: [u8; 16], expect: Expect) -> Content {
         Content {
             expect,
             hasher: Hasher::new(function(&expect)),
@@ -125,6 +129,7 @@ impl Content {
             sink: Sink::Memory(Vec::new()),
             committed: 0,
             reserved: 0,
+            tenant,
             inner: inner.clone(),
         }
     }
@@ -174,7 +179,7 @@ impl Content {
         }
         let announced = if let Expect::Digest(digest) = self.expect { digest.size } else { u64::MAX };
         let wanted = end.next_multiple_of(RESERVE_STEP_BYTES).min(announced);
-        self.inner.reserve_bytes(wanted - self.reserved)?;
+        self.inner.reserve_upload(self.tenant, wanted - self.reserved)?;
         self.reserved = wanted;
         Ok(())
     }
@@ -233,7 +238,7 @@ impl Content {
 
 impl Drop for Content {
     fn drop(&mut self) {
-        self.inner.totals.release(self.reserved);
+        self.inner.release_upload(self.tenant, self.reserved);
         if let Sink::File { path, .. } = std::mem::replace(&mut self.sink, Sink::Closed)
             && let Err(error) = fs::remove_file(&path)
             && error.kind() != io::ErrorKind::NotFound
@@ -256,7 +261,7 @@ impl Inner {
     ) -> Result<()> {
         let reservation = self.reserve_records((HEADER_BYTES + checksums.len()) as u64);
         let mut writer = self.writer();
-        self.totals.release(reserved);
+        self.release_upload(tenant.fingerprint(), reserved);
         let _reservation = reservation?;
         if self.is_present(tenant, digest) {
             return Ok(());

@@ -133,7 +133,7 @@ impl Uploads {
             turn: AtomicU64::new(0),
             committed: AtomicU64::new(0),
             is_on_disk: AtomicBool::new(false),
-            content: Mutex::new(Content::new(inner, request.expect)),
+            content: Mutex::new(Content::new(inner, tenant.fingerprint(), request.expect)),
         });
         if let Some(name) = name {
             state.named.insert(name, Named { cell: cell.clone(), left_at: None });

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use authority::command::TakeOver;
-use authority::{Command, Position, QueueCreation, QueueDefaults, State, Time};
+use authority::{Command, LimitsByTenant, Position, QueueCreation, QueueDefaults, State, Time};
 use ledger::{ProjectionOffsets, Recovery, RecoveryError, Storage};
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
@@ -37,6 +37,8 @@ pub struct Options {
     pub max_state_bytes: usize,
     /// The part of that memory that final tasks may use. Beyond it the oldest ones are purged early.
     pub max_final_bytes: usize,
+    /// What each tenant may use of the memory for tasks, and how many open tasks it may have.
+    pub tenant_limits: LimitsByTenant,
     /// The defaults of queues that have their own.
     pub queue_defaults: QueueDefaults,
     /// Which queues a submit may create.
@@ -52,6 +54,7 @@ impl Default for Options {
             projections: Vec::new(),
             max_state_bytes: usize::MAX,
             max_final_bytes: usize::MAX,
+            tenant_limits: LimitsByTenant::default(),
             queue_defaults: QueueDefaults::default(),
             queue_creation: QueueCreation::default(),
             snapshot_after_bytes: SNAPSHOT_AFTER_BYTES,
@@ -143,6 +146,7 @@ pub fn start(storage: Storage, options: Options) -> Result<Running, StartError> 
     let mut state = recovery.into_state();
     state.set_max_bytes(options.max_state_bytes);
     state.set_max_final_bytes(options.max_final_bytes);
+    state.set_tenant_limits(options.tenant_limits);
     state.set_queue_defaults(options.queue_defaults);
     state.set_queue_creation(options.queue_creation);
     let clock = Arc::new(Clock::start(state.time()));

@@ -5,7 +5,9 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Most workers that are drained at a time, over all tenants.
+use authority::limits::is_share_used;
+
+/// Most workers that are drained at a time; tenants share them.
 pub(crate) const MAX_DRAINED: usize = 10_000;
 
 type Key = (Arc<str>, Arc<str>);
@@ -23,11 +25,15 @@ impl DrainedWorkers {
         self.count.load(Ordering::Acquire) > 0 && self.lock().contains(&(tenant.clone(), worker.clone()))
     }
 
-    /// Whether the worker is drained now; not when too many others are.
+    /// Whether the worker is drained now; not when too many others are, or too many of its tenant.
     pub(super) fn insert(&self, tenant: &Arc<str>, worker: &Arc<str>) -> bool {
         let (mut workers, key) = (self.lock(), (tenant.clone(), worker.clone()));
-        if workers.len() >= MAX_DRAINED && !workers.contains(&key) {
-            return false;
+        if !workers.contains(&key) {
+            let used = workers.iter().filter(|(other, _)| other == tenant).count();
+            let free = MAX_DRAINED.saturating_sub(workers.len());
+            if free == 0 || is_share_used(used, free) {
+                return false;
+            }
         }
         workers.insert(key);
         self.count.store(workers.len(), Ordering::Release);

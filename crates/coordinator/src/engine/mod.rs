@@ -34,7 +34,9 @@ use ledger::Batch;
 use ledger::record::snapshot::Slices;
 
 use crate::log_budget::LogBudget;
-use crate::request::{Depth, Order, Progress, Read, Reply, Request, Status, TaskDetail, Unavailable};
+use crate::request::{
+    Depth, Order, Progress, Read, Reply, Request, Status, TaskDetail, TenantStatus, Unavailable,
+};
 use answers::Answers;
 use journal::Journal;
 use lost_workers::LostWorkers;
@@ -147,7 +149,7 @@ impl<T: ReplyTo> Engine<T> {
                 let current = self.detail(&scope, task);
                 let met =
                     current.as_ref().is_none_or(|detail| task_watchers::is_met(condition, &detail.view.task));
-                if !self.task_watchers.has_capacity(condition, now) {
+                if !self.task_watchers.has_capacity(&scope, condition, now) {
                     self.reply(reply_to, Reply::Unavailable(Unavailable::Overloaded));
                 } else if met || until <= now {
                     self.reply(reply_to, Reply::Task(current.map(Box::new)));
@@ -310,7 +312,11 @@ impl<T: ReplyTo> Engine<T> {
             Read::PushTargets => Reply::PushTargets(self.state.push_targets()),
             Read::TokenKey => Reply::TokenKey(self.state.token_key().cloned()),
             Read::Keys => Reply::Keys(self.state.keys().cloned().collect()),
-            Read::Depths(names) => Reply::Depths(self.depths(&names)),
+            Read::Depths(names) => Reply::Depths(self.depths(&names, None)),
+            Read::Tenant { tenant, names } => Reply::Tenant(Box::new(TenantStatus {
+                usage: self.state.tenant_usage(&tenant).unwrap_or_default(),
+                depths: self.depths(&names, Some(&tenant)),
+            })),
             Read::Status => Reply::Status(Status {
                 position: self.state.position(),
                 tasks: self.state.len(),
@@ -327,10 +333,13 @@ impl<T: ReplyTo> Engine<T> {
         }
     }
 
-    /// One for each name, and one for all other queues.
-    fn depths(&self, names: &[String]) -> Vec<Depth> {
+    /// One for each name, and one for all other queues; of one tenant or of all.
+    fn depths(&self, names: &[String], tenant: Option<&str>) -> Vec<Depth> {
         let mut depths = vec![Depth::default(); names.len() + 1];
         for queue in self.state.all_queue_views() {
+            if tenant.is_some_and(|tenant| *queue.key.scope.tenant != *tenant) {
+                continue;
+            }
             let at = names.iter().position(|name| **name == *queue.key.name).unwrap_or(names.len());
             let depth = &mut depths[at];
             depth.waiting += queue.waiting;

@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use authority::command::LeaseTasks;
-use authority::limits::MAX_WORKER_PROFILES;
+use authority::limits::{MAX_WORKER_PROFILES, is_share_used};
 use authority::{Properties, QueueKey, Time};
 
 use super::ReplyTo;
 
-/// Most polls that may wait at one time.
+/// Most polls that may wait at one time; tenants share them.
 pub(super) const MAX_POLLS: usize = 20_000;
 
 /// The time between two sweeps for callers who hung up, while the limit is reached.
@@ -22,6 +22,8 @@ type Kinds = BTreeMap<Arc<Properties>, BTreeSet<PollId>>;
 pub(super) struct Polls<T> {
     next: PollId,
     parked: HashMap<PollId, Parked<T>>,
+    /// How many of them each tenant has.
+    by_tenant: HashMap<Arc<str>, usize>,
     by_queue: BTreeMap<QueueKey, Kinds>,
     overdue: BTreeSet<(Time, PollId)>,
     /// Polls of drained workers, which wait beside the queues.
@@ -53,6 +55,7 @@ impl<T> Default for Polls<T> {
         Polls {
             next: 0,
             parked: HashMap::new(),
+            by_tenant: HashMap::new(),
             by_queue: BTreeMap::new(),
             overdue: BTreeSet::new(),
             drained: BTreeSet::new(),
@@ -70,7 +73,7 @@ impl<T: ReplyTo> Polls<T> {
     /// Whether another poll may wait. Those who hung up give way, and each kind of worker in a queue is offered
     /// every task that becomes ready in it, so there may not be too many of them.
     pub(super) fn has_capacity(&mut self, lease: &LeaseTasks, now: Time) -> bool {
-        if self.parked.len() >= MAX_POLLS && now >= self.swept_at.plus_ms(SWEEP_PAUSE_MS) {
+        if !self.has_share(lease) && now >= self.swept_at.plus_ms(SWEEP_PAUSE_MS) {
             self.swept_at = now;
             let closed = self.parked.iter().filter(|(_, parked)| parked.reply_to.is_closed());
             for id in closed.map(|(id, _)| *id).collect::<Vec<_>>() {
@@ -82,7 +85,14 @@ impl<T: ReplyTo> Polls<T> {
                 kinds.len() < MAX_WORKER_PROFILES || kinds.contains_key(&lease.properties)
             })
         };
-        self.parked.len() < MAX_POLLS && queues(lease).all(few_kinds)
+        self.has_share(lease) && queues(lease).all(few_kinds)
+    }
+
+    /// Whether there is a poll left for the tenant.
+    fn has_share(&self, lease: &LeaseTasks) -> bool {
+        let used = self.by_tenant.get(&lease.scope.tenant).copied().unwrap_or(0);
+        let free = MAX_POLLS.saturating_sub(self.parked.len());
+        free > 0 && !is_share_used(used, free)
     }
 
     pub(super) fn next_due(&self) -> Option<Time> {
@@ -105,7 +115,7 @@ impl<T: ReplyTo> Polls<T> {
     /// Lets polls of drained workers wait like all others again, because a worker was resumed.
     pub(super) fn resume(&mut self) {
         for id in std::mem::take(&mut self.drained) {
-            if let Some(parked) = self.parked.remove(&id) {
+            if let Some(parked) = self.leave(id) {
                 self.insert(id, parked);
             }
         }
@@ -135,7 +145,7 @@ impl<T: ReplyTo> Polls<T> {
                         Offer::Drained(reply_to) => {
                             self.drained.insert(id);
                             self.overdue.insert((until, id));
-                            self.parked.insert(id, Parked { lease, until, reply_to });
+                            self.hold(id, Parked { lease, until, reply_to });
                         }
                         Offer::NothingFits(reply_to) => {
                             self.insert(id, Parked { lease, until, reply_to });
@@ -170,6 +180,7 @@ impl<T: ReplyTo> Polls<T> {
     /// Everyone, in the order in which they came.
     pub(super) fn take_all(&mut self) -> impl Iterator<Item = T> + use<T> {
         self.by_queue.clear();
+        self.by_tenant.clear();
         self.overdue.clear();
         self.drained.clear();
         self.touched.clear();
@@ -188,11 +199,33 @@ impl<T: ReplyTo> Polls<T> {
             kinds.entry(parked.lease.properties.clone()).or_default().insert(id);
         }
         self.overdue.insert((parked.until, id));
+        self.hold(id, parked);
+    }
+
+    /// Holds a poll, which counts for its tenant.
+    fn hold(&mut self, id: PollId, parked: Parked<T>) {
+        let tenant = &parked.lease.scope.tenant;
+        match self.by_tenant.get_mut(tenant) {
+            Some(count) => *count += 1,
+            None => drop(self.by_tenant.insert(tenant.clone(), 1)),
+        }
         self.parked.insert(id, parked);
     }
 
-    fn remove(&mut self, id: PollId) -> Option<Parked<T>> {
+    /// Holds a poll no more.
+    fn leave(&mut self, id: PollId) -> Option<Parked<T>> {
         let parked = self.parked.remove(&id)?;
+        if let Some(count) = self.by_tenant.get_mut(&parked.lease.scope.tenant) {
+            *count -= 1;
+            if *count == 0 {
+                self.by_tenant.remove(&parked.lease.scope.tenant);
+            }
+        }
+        Some(parked)
+    }
+
+    fn remove(&mut self, id: PollId) -> Option<Parked<T>> {
+        let parked = self.leave(id)?;
         self.overdue.remove(&(parked.until, id));
         self.drained.remove(&id);
         for key in queues(&parked.lease) {

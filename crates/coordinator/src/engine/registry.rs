@@ -9,6 +9,7 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use authority::limits::is_share_used;
 use authority::{Properties, Scope, State, Time};
 use tokio::sync::watch;
 
@@ -280,6 +281,13 @@ impl Registry {
         self.count_registered(&mut self.lock(), now)
     }
 
+    /// How many workers of a tenant are registered, in all its workspaces.
+    pub fn registered_in_tenant(&self, tenant: &str, now: Time) -> usize {
+        let workers = self.lock();
+        let mine = workers.iter().filter(|((scope, _), _)| *scope.tenant == *tenant);
+        mine.filter(|(_, known)| known.registered.is_some() && !self.is_silent(known, now)).count()
+    }
+
     fn count_registered(&self, workers: &mut HashMap<Key, SeenWorker>, now: Time) -> usize {
         let registered = workers.iter_mut().filter_map(|(key, known)| {
             self.forget_if_silent(key, known, now);
@@ -375,18 +383,22 @@ impl Registry {
         Some(TenantWorker { view, leases })
     }
 
-    /// Evicts a worker at the limit. An unregistered worker never evicts a registered one, and a worker that registers
-    /// evicts one of its own tenant if it can. A worker that was silent for the timeout, or has left and given its leases
-    /// back, can be evicted without harm: its absence from the registry says the same.
+    /// Evicts a worker at the limit. An unregistered worker never evicts a registered one, a worker that registers evicts one
+    /// of its own tenant if it can, and so does any worker of a tenant that has its share of the registry. A worker that was
+    /// silent for the timeout, or has left and given its leases back, can be evicted without harm: its absence from the
+    /// registry says the same.
     fn insert(&self, workers: &mut HashMap<Key, SeenWorker>, key: Key, new: SeenWorker) {
         if workers.len() >= MAX_WORKERS && !workers.contains_key(&key) {
+            let own = workers.keys().filter(|other| other.0.tenant == key.0.tenant).count();
+            let has_share = is_share_used(own, MAX_WORKERS.saturating_sub(own));
             let rank = |(other, known): &(&Key, &SeenWorker)| {
                 let is_heard = !self.is_silent(known, new.at) && !known.has_left;
                 let is_registered = known.registered.is_some() && is_heard;
-                (is_registered, is_registered && other.0.tenant != key.0.tenant, is_heard, known.at)
+                let is_foreign = other.0.tenant != key.0.tenant;
+                (has_share && is_foreign, is_registered, is_registered && is_foreign, is_heard, known.at)
             };
             let first = workers.iter().map(|known| (rank(&known), known.0)).min_by_key(|(rank, _)| *rank);
-            if let Some(((is_registered, _, is_heard, _), other)) = first {
+            if let Some(((_, is_registered, _, is_heard, _), other)) = first {
                 if is_heard {
                     self.evicted_at.store(new.at.0, Ordering::Relaxed);
                 }

@@ -5,6 +5,7 @@ mod auth;
 mod certificates;
 pub(crate) mod file;
 mod issuers;
+mod limits;
 mod rights;
 mod tls;
 mod unknown;
@@ -24,6 +25,7 @@ use crate::address;
 pub(crate) use auth::{Auth, Mode};
 use execution::EXECUTION_QUEUE;
 use file::{Document, within};
+use limits::{Limits, TenantLimits};
 pub(crate) use tls::Tls;
 
 /// Smallest and largest segment: a batch must fit into a part of it.
@@ -45,6 +47,7 @@ pub(crate) struct Config {
     pub capabilities: Capabilities,
     pub metrics: Metrics,
     pub auth: Auth,
+    pub limits: Limits,
 }
 
 // Doc comments of flattened structs would replace the help text of `lessor up`.
@@ -341,6 +344,7 @@ impl Document for Config {
         config.auth.admin_key_file = Some(PathBuf::new());
         config.auth.issuers = vec![issuers::Issuer::with_every_key()];
         config.auth.certificates = vec![certificates::Rule::with_every_key()];
+        config.limits.tenant = TenantLimits::with_every_key();
         config.push.callback_url = Some(String::new());
         config.server.tls = Tls::with_every_key();
         config.capabilities.action_cache_update_enabled = Some(true);
@@ -372,6 +376,7 @@ impl Document for Config {
         .flatten()
         .collect();
         faults.extend(self.auth.faults(&self.server.tls));
+        faults.extend(self.limits.faults());
         faults.extend(self.server.tls.faults());
         if self.metrics.queues.len() >= MAX_NAMED_QUEUES {
             faults.push(format!("metrics.queues must name fewer than {MAX_NAMED_QUEUES} queues"));

@@ -160,3 +160,34 @@ fn the_free_disk_reserve_of_the_content_store_is_read_and_bounded() {
     let fault = faults("[storage]\nmin_free_mib = 1073741824");
     assert!(fault.contains("storage.min_free_mib"), "{fault}");
 }
+
+#[test]
+fn limits_of_a_tenant_override_those_of_all() {
+    let config = file::parse::<Config>(
+        "[limits.tenant]\nrequests_per_second = 100\npolls = 7\nstate_mib = 2\n\
+         [limits.tenants.acme]\npolls = 9\nrequest_burst = 300\nblob_mib = 3\nopen_tasks = 5\n",
+    )
+    .unwrap();
+    let requests = config.limits.of_requests();
+    assert_eq!((requests.others.polls, requests.others.requests_per_second), (Some(7), 100.try_into().ok()));
+    let acme = requests.tenants["acme"];
+    assert_eq!((acme.polls, acme.requests_per_second), (Some(9), 100.try_into().ok()));
+    assert_eq!((acme.request_burst, acme.streams), (300.try_into().ok(), None));
+    let tasks = config.limits.of_tasks();
+    assert_eq!((tasks.of("acme").open_tasks, tasks.of("acme").bytes), (Some(5), Some(2 << 20)));
+    assert_eq!((tasks.of("other").open_tasks, tasks.of("other").bytes), (None, Some(2 << 20)));
+    let unlimited = file::parse::<Config>("").unwrap();
+    assert_eq!(unlimited.limits.of_requests(), server::LimitsByTenant::default());
+    let text = toml::to_string(&config).unwrap();
+    assert_eq!(file::parse::<Config>(&text).unwrap(), config, "what check-config prints is valid: {text}");
+}
+
+#[test]
+fn limits_that_make_no_sense_are_refused() {
+    assert!(faults("[limits.tenant]\npoll = 7").contains("did you mean limits.tenant.polls?"));
+    assert!(faults("[limits.tenants.acme]\npoll = 7").contains("unknown key limits.tenants.acme.poll"));
+    assert!(faults("[limits.tenant]\npolls = 0").contains("limits.tenant.polls"));
+    assert!(faults("[limits.tenant]\nrequest_burst = 5").contains("needs limits.tenant.requests_per_second"));
+    assert!(faults("[limits.tenants.a]\nrequest_burst = 5").contains("limits.tenants.a.request_burst needs"));
+    assert!(faults("[limits.tenants.\"a\\tb\"]\npolls = 5").contains("the name"));
+}

@@ -21,7 +21,10 @@ pub(crate) async fn list(
 ) -> Result<Out<InstanceList>, Problem> {
     let wait = Duration::from_millis(query.wait_ms.unwrap_or(0).min(MAX_WAIT_MS));
     let instances = match &app.content {
-        Some(content) => app.waiting(wait, content.instances.list(&scope.tenant, query.known, wait)).await?,
+        Some(content) => {
+            let listed = content.instances.list(&scope.tenant, query.known, wait);
+            app.waiting(&scope.tenant, wait, listed).await?
+        }
         None => None,
     };
     Ok(Out::ok(InstanceList { instances: instances.unwrap_or_default() }))

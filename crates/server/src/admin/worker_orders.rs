@@ -75,7 +75,7 @@ async fn carry_out(
     let wait = Duration::from_millis(body.wait_ms.unwrap_or(0).min(MAX_WAIT_MS));
     if !wait.is_zero() && order != Order::Resume {
         let done = until_done(app, &tenant, &worker, order, Instant::now() + wait);
-        app.waiting(wait, done).await?.transpose()?;
+        app.waiting(&tenant, wait, done).await?.transpose()?;
     }
     let known = app.handle.worker(tenant.clone(), worker.clone()).await?;
     let known = known.ok_or_else(|| unknown("it was forgotten".to_owned()))?;

@@ -14,7 +14,7 @@ use blobs::{ActionCache, Blobs, Hash, RawKey, Tenant};
 use serde_json::{Value, json};
 
 use crate::app::App;
-use crate::convert::{Code, Problem, scope};
+use crate::convert::{Code, Limit, Problem, scope};
 use crate::edge::{InPath, Out};
 
 /// First parts of paths that are served for other things, and cannot be prefixes.
@@ -87,6 +87,7 @@ fn problem(error: blobs::Error) -> Problem {
     match &error {
         Error::NotFound(_) | Error::Damaged(_) => Problem::new(Code::NotFound, detail),
         Error::Full { .. } | Error::DiskFull => Problem::new(Code::NoSpace, detail),
+        Error::TenantFull { .. } => Problem::over_limit(Limit::BlobBytes, detail),
         Error::TooManyUploads { .. } | Error::TooManyReads { .. } | Error::TakenOver => {
             Problem::new(Code::Overloaded, detail)
         }

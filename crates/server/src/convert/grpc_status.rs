@@ -13,8 +13,6 @@ use crate::convert::{Problem, problem};
 
 /// Who says so, in the ErrorInfo of a status.
 const DOMAIN: &str = "lessor";
-/// When a client that was told to come back should do so.
-const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 impl From<Problem> for Status {
     fn from(problem: Problem) -> Status {
@@ -24,6 +22,7 @@ impl From<Problem> for Status {
             Verdict::Cancelled => Some("CANCELLED"),
             Verdict::Committed => None,
         });
+        let wait = problem.retry_after();
         let told = problem.into_wire();
         let about = [
             ("verdict", verdict.map(str::to_owned)),
@@ -32,15 +31,16 @@ impl From<Problem> for Status {
             ("state", told.state.map(|state| state.name().to_owned())),
             ("finishedAt", told.finished_at.map(|at| at.to_string())),
             ("purgedAt", told.purged_at.map(|at| at.to_string())),
+            ("limit", told.limit),
         ];
         let about = about.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
-        status(code, &told.code, told.detail, about.collect(), &told.digests.unwrap_or_default())
+        status(code, &told.code, told.detail, about.collect(), &told.digests.unwrap_or_default(), wait)
     }
 }
 
 /// The worker has to do something first: register, or name its lease.
 pub(crate) fn precondition(reason: &str, detail: impl Into<String>) -> Status {
-    status(Code::FailedPrecondition, reason, detail.into(), HashMap::new(), &[])
+    status(Code::FailedPrecondition, reason, detail.into(), HashMap::new(), &[], problem::RETRY_AFTER)
 }
 
 pub(crate) fn not_registered(worker: &str) -> Status {
@@ -81,6 +81,7 @@ fn status(
     detail: String,
     about: HashMap<String, String>,
     missing: &[String],
+    wait: Duration,
 ) -> Status {
     let mut details = ErrorDetails::with_error_info(reason, DOMAIN, about);
     for digest in missing {
@@ -88,7 +89,7 @@ fn status(
         details.add_precondition_failure_violation("MISSING", format!("blobs/{digest}"), "");
     }
     if matches!(code, Code::ResourceExhausted | Code::Unavailable) {
-        details.set_retry_info(Some(RETRY_DELAY));
+        details.set_retry_info(Some(wait));
     }
     Status::with_error_details(code, detail, details)
 }
@@ -150,6 +151,15 @@ mod tests {
             let comes_back = matches!(code, Code::ResourceExhausted | Code::Unavailable);
             assert_eq!(details.retry_info().is_some(), comes_back, "{name}");
         }
+    }
+
+    #[test]
+    fn a_limit_is_named_and_says_when_to_come_back() {
+        let over_limit = Problem::over_limit(crate::convert::Limit::Requests, "x");
+        let problem = Problem { retry_after_ms: Some(2_100), ..over_limit };
+        let details = Status::from(problem).get_error_details();
+        assert_eq!(details.error_info().unwrap().metadata["limit"], "requests_per_second");
+        assert_eq!(details.retry_info().unwrap().retry_delay, Some(Duration::from_millis(2_100)));
     }
 
     #[test]

@@ -5,6 +5,7 @@ pub(crate) mod grpc_status;
 pub(crate) mod ids;
 pub(crate) mod jwt_crypto;
 pub(crate) mod lease_id;
+mod limit;
 pub(crate) mod missing_task;
 pub(crate) mod names;
 pub(crate) mod page_token;
@@ -21,6 +22,7 @@ pub(crate) mod task_token;
 pub(crate) mod time;
 
 pub(crate) use ids::parse_task_id;
+pub(crate) use limit::Limit;
 pub(crate) use problem::{Code, Problem, ReportProblem};
 pub(crate) use scope::{Scoped, ScopedPath};
 pub(crate) use time::to_timestamp;

@@ -1,6 +1,8 @@
 //! Converts refusals, rejections and faults to HTTP problems. Each kind has a stable code, one status and one title; details
 //! for operators go to the log only.
 
+use std::time::Duration;
+
 use authority::{Rejection, TaskId};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -9,10 +11,10 @@ use serde::Serialize;
 use wire::Verdict;
 
 use crate::convert::names::beginning;
-use crate::convert::{task_json, to_timestamp};
+use crate::convert::{Limit, task_json, to_timestamp};
 
-/// When a client that was told to come back should do so.
-const RETRY_AFTER_S: u64 = 1;
+/// When a client that was told to come back should do so, unless it is known better.
+pub(super) const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// How a client may authenticate. Some clients send basic only when they are asked for it.
 const CHALLENGES: [&str; 2] = ["Bearer realm=\"lessor\"", "Basic realm=\"lessor\", charset=\"UTF-8\""];
 /// Longest text of a problem; what a client sent is quoted back only so far.
@@ -74,6 +76,7 @@ codes! {
     TooManyTenants 429 "too_many_tenants" "There are too many tenants";
     TooManyRequirements 429 "too_many_requirements" "The queue has too many different requirements";
     DiskFull 429 "disk_full" "The disk is full";
+    TenantLimit 429 "tenant_limit" "The tenant is at one of its limits";
     TooManyPolls 429 "too_many_polls" "Too many requests are waiting";
     TooManyDrained 429 "too_many_drained" "Too many workers are drained";
     TooManyKeys 429 "too_many_keys" "There are too many API keys";
@@ -106,6 +109,10 @@ pub struct Problem {
     pub digests: Vec<String>,
     /// The task that was asked for, if it was purged.
     pub purged: Option<Box<PurgedTask>>,
+    /// The limit of the tenant that is reached.
+    pub limit: Option<Limit>,
+    /// When another try may succeed, if it is known.
+    pub retry_after_ms: Option<u32>,
 }
 
 impl Problem {
@@ -114,7 +121,17 @@ impl Problem {
 
     pub fn new(code: Code, detail: impl Into<String>) -> Problem {
         let detail = detail.into();
-        Problem { code, detail, field: None, task_id: None, verdict: None, digests: Vec::new(), purged: None }
+        Problem {
+            code,
+            detail,
+            field: None,
+            task_id: None,
+            verdict: None,
+            digests: Vec::new(),
+            purged: None,
+            limit: None,
+            retry_after_ms: None,
+        }
     }
 
     /// A field whose value will not do.
@@ -122,6 +139,16 @@ impl Problem {
         let field = field.into();
         let detail = format!("{field}: {}", what.as_ref());
         Problem { field: Some(field), ..Problem::new(Code::InvalidField, detail) }
+    }
+
+    /// When a client that was told to come back should do so.
+    pub fn retry_after(&self) -> Duration {
+        self.retry_after_ms.map_or(RETRY_AFTER, |ms| Duration::from_millis(ms.into()))
+    }
+
+    /// A limit of the tenant is reached.
+    pub fn over_limit(limit: Limit, detail: impl Into<String>) -> Problem {
+        Problem { limit: Some(limit), ..Problem::new(Code::TenantLimit, detail) }
     }
 
     pub fn unknown_task(task: &str) -> Problem {
@@ -188,6 +215,7 @@ impl Problem {
             state: end.map(|(_, state)| task_json::state_to_wire(state)),
             finished_at: end.map(|(at, _)| to_timestamp(at)),
             purged_at: self.purged.and_then(|purged| purged.purged_at).map(to_timestamp),
+            limit: self.limit.map(|limit| limit.name().to_owned()),
             instance: None,
         }
     }
@@ -246,8 +274,11 @@ impl From<HistoryError> for Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let status = self.code.status();
+        let (status, wait) = (self.code.status(), self.retry_after());
         let mut response = refusal(status, wire::PROBLEM_JSON, &self.into_wire());
+        if response.headers().contains_key(header::RETRY_AFTER) {
+            response.headers_mut().insert(header::RETRY_AFTER, whole_seconds(wait));
+        }
         if status == StatusCode::UNAUTHORIZED {
             for challenge in CHALLENGES {
                 let value = HeaderValue::from_static(challenge);
@@ -283,9 +314,14 @@ pub(crate) fn refusal(status: StatusCode, content_type: &'static str, body: &imp
     let content_type = HeaderValue::from_static(content_type);
     let mut response = (status, [(header::CONTENT_TYPE, content_type)], body).into_response();
     if matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
-        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(RETRY_AFTER_S));
+        response.headers_mut().insert(header::RETRY_AFTER, whole_seconds(RETRY_AFTER));
     }
     response
+}
+
+/// A time as Retry-After has it, rounded up, and at least a second.
+fn whole_seconds(wait: Duration) -> HeaderValue {
+    HeaderValue::from((wait.as_secs() + u64::from(wait.subsec_nanos() > 0)).max(1))
 }
 
 /// The text, cut at a character's end where it is too long.
@@ -299,7 +335,7 @@ mod tests {
 
     use super::*;
 
-    const ALL: [(Code, &str, u16, &str); 47] = [
+    const ALL: [(Code, &str, u16, &str); 48] = [
         (Code::MalformedJson, "malformed_json", 400, "The body is not well-formed JSON"),
         (Code::InvalidField, "invalid_field", 400, "A field is missing, unknown or has a bad value"),
         (Code::InvalidScope, "invalid_scope", 400, "The tenant or workspace is not a valid name"),
@@ -345,6 +381,7 @@ mod tests {
             "The queue has too many different requirements",
         ),
         (Code::DiskFull, "disk_full", 429, "The disk is full"),
+        (Code::TenantLimit, "tenant_limit", 429, "The tenant is at one of its limits"),
         (Code::TooManyPolls, "too_many_polls", 429, "Too many requests are waiting"),
         (Code::TooManyDrained, "too_many_drained", 429, "Too many workers are drained"),
         (Code::Overloaded, "overloaded", 429, "The coordinator has too much to do"),
@@ -379,6 +416,8 @@ mod tests {
             (Refusal::TooManyQueues { tenant: "t".into(), queues: 7, free: 1 }.into(), "too_many_queues"),
             (Refusal::TooManyTenants { tenant: "t".into() }.into(), "too_many_tenants"),
             (Refusal::TooManyRequirements.into(), "too_many_requirements"),
+            (Refusal::TenantTasks { tenant: "t".into(), max: 1 }.into(), "tenant_limit"),
+            (Refusal::TenantBytes { tenant: "t".into(), max: 1 }.into(), "tenant_limit"),
             (Refusal::NoSpace.into(), "disk_full"),
             (Unavailable::Stopped.into(), "not_serving"),
             (Unavailable::Overloaded.into(), "overloaded"),
@@ -409,6 +448,15 @@ mod tests {
     fn a_body_that_came_too_slowly_is_no_verdict() {
         assert_eq!(Problem::new(Code::RequestTimeout, "x").on_report().verdict, None);
         assert_eq!(Problem::new(Code::MalformedJson, "x").on_report().verdict, Some(Verdict::Rejected));
+    }
+
+    #[test]
+    fn a_limit_is_named_and_says_when_to_come_back() {
+        let problem = Problem { retry_after_ms: Some(2_100), ..Problem::over_limit(Limit::Requests, "x") };
+        assert_eq!(problem.clone().into_wire().limit.as_deref(), Some("requests_per_second"));
+        assert_eq!(problem.into_response().headers()[header::RETRY_AFTER], "3");
+        let problem = Problem::over_limit(Limit::Polls, "x");
+        assert_eq!(problem.into_response().headers()[header::RETRY_AFTER], "1");
     }
 
     #[test]

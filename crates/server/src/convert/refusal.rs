@@ -3,7 +3,7 @@
 use authority::command::Refusal;
 use authority::limits::{MAX_QUEUES, MAX_TENANTS, TENANT_SHARE};
 
-use crate::convert::{Code, Problem};
+use crate::convert::{Code, Limit, Problem};
 
 impl From<Refusal> for Problem {
     fn from(why: Refusal) -> Problem {
@@ -19,6 +19,20 @@ impl From<Refusal> for Problem {
                      data.max_state_mib"
                 );
                 return Problem::new(Code::StateFull, detail);
+            }
+            Refusal::TenantTasks { tenant, max } => {
+                let detail = format!(
+                    "tenant {tenant} has {max} waiting and leased tasks, which is as many as it may have; wait until some end, \
+                     or ask the operator to raise limits.tenant.open_tasks"
+                );
+                return Problem::over_limit(Limit::OpenTasks, detail);
+            }
+            Refusal::TenantBytes { tenant, max } => {
+                let detail = format!(
+                    "the tasks of tenant {tenant} use the {max} bytes of memory that they may use, final tasks included; wait \
+                     until tasks are purged, set a shorter retentionMs, or ask the operator to raise limits.tenant.state_mib"
+                );
+                return Problem::over_limit(Limit::StateBytes, detail);
             }
             Refusal::TooManyQueues { tenant, queues, free } => {
                 let detail = format!(

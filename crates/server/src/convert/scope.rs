@@ -49,7 +49,12 @@ impl FromRequestParts<App> for ScopedPath {
 }
 
 pub(crate) fn of(headers: &HeaderMap) -> Result<Scope, Problem> {
-    Ok(Scope { tenant: named(headers, TENANT_HEADER)?, workspace: named(headers, WORKSPACE_HEADER)? })
+    Ok(Scope { tenant: tenant_of(headers)?, workspace: named(headers, WORKSPACE_HEADER)? })
+}
+
+/// The tenant that the headers name.
+pub(crate) fn tenant_of(headers: &HeaderMap) -> Result<Arc<str>, Problem> {
+    named(headers, TENANT_HEADER)
 }
 
 fn named(headers: &HeaderMap, header: &str) -> Result<Arc<str>, Problem> {

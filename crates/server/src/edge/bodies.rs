@@ -6,43 +6,62 @@ use std::sync::Arc;
 use axum::body::{Body, HttpBody};
 use axum::http::{HeaderMap, header};
 use http_body_util::BodyExt;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout_at};
 
 use crate::convert::{Code, Problem};
+use crate::edge::limits::{PoolPermit, SharedPool};
 use crate::edge::receiving::Receiving;
 
-/// Most memory for bodies that are being received, over all connections.
+/// Most memory for bodies that are being received, over all connections; tenants share it.
 const MAX_BODIES_KIB: usize = 256 * 1_024;
 
 pub(crate) struct Bodies {
-    capacity: Arc<Semaphore>,
+    capacity: Arc<SharedPool>,
     pub(crate) receiving: Receiving,
 }
 
 /// A body that was received, with its share of the memory for bodies.
 pub(crate) struct Received {
     pub(crate) bytes: Vec<u8>,
-    _permit: Option<OwnedSemaphorePermit>,
+    _memory: BodyMemory,
+}
+
+/// The memory that one body takes of what there is for all. Only the sum of its pieces is rounded up, so tiny ones cost no more.
+pub(crate) struct BodyMemory {
+    permit: PoolPermit,
+    bytes: usize,
+}
+
+impl BodyMemory {
+    /// Takes memory for more bytes of the body; false when there is none.
+    pub(crate) fn take(&mut self, more_bytes: usize) -> bool {
+        let taken = self.permit.grow(kib(self.bytes + more_bytes) - kib(self.bytes));
+        if taken {
+            self.bytes += more_bytes;
+        }
+        taken
+    }
+
+    /// What arrived so far was read and is gone.
+    pub(crate) fn give_back(&mut self) {
+        self.permit.give_back();
+        self.bytes = 0;
+    }
 }
 
 impl Bodies {
     pub(crate) fn new(receiving: Receiving) -> Bodies {
-        Bodies { capacity: Arc::new(Semaphore::new(MAX_BODIES_KIB)), receiving }
+        Bodies { capacity: SharedPool::new(MAX_BODIES_KIB), receiving }
     }
 
-    /// Takes capacity for more bytes of a body; false when there is none. It must be given back.
-    pub(crate) fn take(&self, held_bytes: usize, more_bytes: usize) -> bool {
-        self.capacity.try_acquire_many(more_kib(held_bytes, more_bytes)).map(|permit| permit.forget()).is_ok()
-    }
-
-    /// Gives back the capacity of a body.
-    pub(crate) fn give_back(&self, held_bytes: usize) {
-        self.capacity.add_permits(kib(held_bytes) as usize);
+    /// The memory of a body of this tenant, nothing so far.
+    pub(crate) fn memory(&self, tenant: &Arc<str>) -> BodyMemory {
+        BodyMemory { permit: self.capacity.nothing(tenant), bytes: 0 }
     }
 
     pub(crate) async fn receive(
         &self,
+        tenant: &Arc<str>,
         headers: &HeaderMap,
         body: Body,
         max_bytes: usize,
@@ -52,18 +71,22 @@ impl Bodies {
         if announced.is_some_and(|length| length > max_bytes as u64) {
             return Err(too_large(max_bytes));
         }
-        self.collect(body, max_bytes).await
+        self.collect(self.memory(tenant), body, max_bytes).await
     }
 
-    async fn collect(&self, mut body: Body, max_bytes: usize) -> Result<Received, Problem> {
+    async fn collect(
+        &self,
+        mut memory: BodyMemory,
+        mut body: Body,
+        max_bytes: usize,
+    ) -> Result<Received, Problem> {
         let mut received = Vec::new();
-        let mut permit: Option<OwnedSemaphorePermit> = None;
         let mut now = Instant::now();
         let end = now + self.receiving.max_body;
         loop {
             let frame = match timeout_at(end.min(now + self.receiving.max_pause), body.frame()).await {
                 Err(_) => return Err(too_slow()),
-                Ok(None) => return Ok(Received { bytes: received, _permit: permit }),
+                Ok(None) => return Ok(Received { bytes: received, _memory: memory }),
                 Ok(Some(Err(error))) => return Err(broken_off(&error)),
                 Ok(Some(Ok(frame))) => frame,
             };
@@ -71,32 +94,21 @@ impl Bodies {
             if received.len() + data.len() > max_bytes {
                 return Err(too_large(max_bytes));
             }
-            let Ok(more) = self.capacity.clone().try_acquire_many_owned(more_kib(received.len(), data.len()))
-            else {
+            if !memory.take(data.len()) {
                 let detail = "too many large requests are being received at once";
                 return Err(Problem::new(Code::Overloaded, detail));
-            };
-            match &mut permit {
-                Some(permit) => permit.merge(more),
-                None => permit = Some(more),
             }
             received.extend_from_slice(&data);
             if body.is_end_stream() {
-                return Ok(Received { bytes: received, _permit: permit });
+                return Ok(Received { bytes: received, _memory: memory });
             }
             now = Instant::now();
         }
     }
 }
 
-/// The capacity that one body takes.
-fn kib(bytes: usize) -> u32 {
-    bytes.div_ceil(1_024) as u32
-}
-
-/// The capacity that a body takes beyond what it has. Only the sum is rounded up, so tiny pieces cost no more.
-fn more_kib(held_bytes: usize, more_bytes: usize) -> u32 {
-    kib(held_bytes + more_bytes) - kib(held_bytes)
+fn kib(bytes: usize) -> usize {
+    bytes.div_ceil(1_024)
 }
 
 fn too_large(max_bytes: usize) -> Problem {
@@ -168,8 +180,12 @@ mod tests {
         }
     }
 
+    async fn bodies_receive(bodies: &Bodies, body: Body, max_bytes: usize) -> Result<Received, Problem> {
+        bodies.receive(&Arc::from("t"), &HeaderMap::new(), body, max_bytes).await
+    }
+
     async fn receive(body: Body, max_bytes: usize) -> Result<Vec<u8>, Code> {
-        let received = Bodies::new(Receiving::default()).receive(&HeaderMap::new(), body, max_bytes).await;
+        let received = bodies_receive(&Bodies::new(Receiving::default()), body, max_bytes).await;
         received.map(|received| received.bytes).map_err(|problem| problem.code)
     }
 
@@ -208,23 +224,29 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_body_in_tiny_pieces_takes_no_more_room_than_its_bytes() {
         let bodies = Bodies::new(Receiving::default());
-        let _others = bodies.capacity.try_acquire_many(MAX_BODIES_KIB as u32 - 2).unwrap();
-        let tiny = trickle(b"x", 2_048, Duration::from_millis(1));
-        assert_eq!(bodies.receive(&HeaderMap::new(), tiny, 10_000).await.ok().unwrap().bytes.len(), 2_048);
-        assert_eq!(bodies.capacity.available_permits(), 2, "the room is given back");
+        let mut others = bodies.memory(&Arc::from("others"));
+        assert!(others.take((MAX_BODIES_KIB - 2) * 1_024));
+        for _ in 0..2 {
+            let tiny = trickle(b"x", 2_048, Duration::from_millis(1));
+            assert_eq!(bodies_receive(&bodies, tiny, 10_000).await.ok().unwrap().bytes.len(), 2_048);
+        }
         let beyond = trickle(b"x", 2_049, Duration::from_millis(1));
-        let refused = bodies.receive(&HeaderMap::new(), beyond, 10_000).await.err().unwrap();
+        let refused = bodies_receive(&bodies, beyond, 10_000).await.err().unwrap();
         assert_eq!(refused.code, Code::Overloaded);
     }
 
     #[tokio::test]
     async fn all_bodies_together_are_bounded() {
         let bodies = Bodies::new(Receiving::default());
-        let taken = bodies.capacity.try_acquire_many(MAX_BODIES_KIB as u32).unwrap();
-        let refused = bodies.receive(&HeaderMap::new(), Body::from("x"), 100).await.err().unwrap();
+        let mut greedy = bodies.memory(&Arc::from("t"));
+        while greedy.take(1_024 * 1_024) {}
+        let refused = bodies_receive(&bodies, Body::from("x"), 100).await.err().unwrap();
         assert_eq!(refused.code, Code::Overloaded);
-        drop(taken);
-        assert!(bodies.receive(&HeaderMap::new(), Body::from("x"), 100).await.is_ok());
-        assert_eq!(bodies.capacity.available_permits(), MAX_BODIES_KIB, "the room is given back");
+        let other = Arc::from("other");
+        assert!(bodies.receive(&other, &HeaderMap::new(), Body::from("x"), 100).await.is_ok());
+        let mut others = bodies.memory(&other);
+        while others.take(1_024) {}
+        greedy.give_back();
+        assert!(bodies_receive(&bodies, Body::from("x"), 100).await.is_ok());
     }
 }

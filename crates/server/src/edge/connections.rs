@@ -97,7 +97,8 @@ impl Connection {
         self.is_closing.load(Ordering::Relaxed)
     }
 
-    fn close(&self) {
+    /// Asks the connection to close as soon as it is idle.
+    pub(super) fn close(&self) {
         self.is_closing.store(true, Ordering::Relaxed);
         self.close.notify_one();
     }

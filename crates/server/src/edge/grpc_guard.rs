@@ -18,6 +18,8 @@ use wire::grpc::codec::{MemoryBudget, within};
 
 use crate::app::App;
 use crate::convert::{Code, Problem};
+use crate::edge::bodies::BodyMemory;
+use crate::edge::limits;
 use crate::edge::receiving::MinThroughput;
 
 /// Longest pause between two questions about the services.
@@ -41,7 +43,8 @@ pub(crate) async fn guard(State(app): State<App>, mut request: Request, next: Ne
         request.extensions_mut().insert(Deadline(deadline));
     }
     let receiving = app.bodies.receiving;
-    let budget = Arc::new(BodyBudget { app, held_bytes: Mutex::new(0) });
+    let tenant = limits::tenant_of(app.auth, request.extensions(), request.headers());
+    let budget = Arc::new(BodyBudget { memory: Mutex::new(app.bodies.memory(&tenant)) });
     let path = request.uri().path();
     let mut max_call = given.unwrap_or(receiving.max_call).min(receiving.max_call);
     let mut throughput = None;
@@ -90,15 +93,13 @@ fn timeout_of(headers: &HeaderMap) -> Result<Option<Duration>, Status> {
 
 /// The memory that one call's request takes of what there is for all.
 pub(crate) struct BodyBudget {
-    app: App,
-    /// Locked while capacity is taken or given back, so that it always says what is held.
-    held_bytes: Mutex<usize>,
+    memory: Mutex<BodyMemory>,
 }
 
 impl MemoryBudget for BodyBudget {
     /// Takes memory for a part of the request as it arrives, and for what it becomes: decoded, decompressed.
     fn charge(&self, bytes: usize) -> Result<(), Status> {
-        if self.take(bytes) {
+        if self.memory().take(bytes) {
             Ok(())
         } else {
             let detail = "too many large requests are being received at once";
@@ -108,28 +109,13 @@ impl MemoryBudget for BodyBudget {
 }
 
 impl BodyBudget {
-    fn take(&self, bytes: usize) -> bool {
-        let mut held_bytes = self.held();
-        let taken = self.app.bodies.take(*held_bytes, bytes);
-        if taken {
-            *held_bytes += bytes;
-        }
-        taken
-    }
-
     /// What arrived so far was read and is gone.
     pub(crate) fn give_back(&self) {
-        self.app.bodies.give_back(std::mem::take(&mut *self.held()));
+        self.memory().give_back();
     }
 
-    fn held(&self) -> MutexGuard<'_, usize> {
-        self.held_bytes.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
-    }
-}
-
-impl Drop for BodyBudget {
-    fn drop(&mut self) {
-        self.give_back();
+    fn memory(&self) -> MutexGuard<'_, BodyMemory> {
+        self.memory.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
 
@@ -218,7 +204,7 @@ mod tests {
         let storage = ledger::memory::MemoryStorage::default().open();
         let running = coordinator::start(storage, coordinator::Options::default()).unwrap();
         let app = App::new(running.handle, [7; 32]);
-        let budget = Arc::new(BodyBudget { app: app.clone(), held_bytes: Mutex::new(0) });
+        let budget = Arc::new(BodyBudget { memory: Mutex::new(app.bodies.memory(&Arc::from("t"))) });
         (
             app,
             BudgetedBody {
@@ -245,7 +231,8 @@ mod tests {
     async fn all_requests_together_are_bounded_and_give_their_room_back() {
         let (app, mut body) = budgeted(Silent(Some(Bytes::from_static(&[b'x'; 3_000]))));
         let all_but_three = (256 * 1_024 - 3) * 1_024;
-        assert!(app.bodies.take(0, all_but_three), "this much is there for all");
+        let mut others = app.bodies.memory(&Arc::from("others"));
+        assert!(others.take(all_but_three), "this much is there for all");
         assert!(body.frame().await.unwrap().is_ok());
         let more = |piece: &'static [u8]| BudgetedBody {
             body: Body::new(Silent(Some(Bytes::from_static(piece)))),
@@ -260,7 +247,7 @@ mod tests {
         let status = more(b"y").frame().await.unwrap().unwrap_err();
         assert_eq!(status.code(), tonic::Code::ResourceExhausted);
         drop(body);
-        assert!(app.bodies.take(0, 3 * 1_024), "the room is given back");
+        assert!(app.bodies.memory(&Arc::from("t")).take(3 * 1_024), "the room is given back");
     }
 
     #[test]

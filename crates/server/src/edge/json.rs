@@ -12,6 +12,7 @@ use wire::strict_json::{self, MAX_JSON_DEPTH};
 use crate::app::App;
 use crate::convert::{Code, Problem};
 use crate::edge::bodies::Received;
+use crate::edge::limits;
 
 /// Largest body of a request about one task: a payload or result of 1 MiB, and room for all else.
 pub(crate) const MAX_BODY_BYTES: usize = authority::limits::MAX_INLINE_BYTES + 256 * 1_024;
@@ -150,7 +151,8 @@ fn malformed(fault: &strict_json::Fault) -> Problem {
 async fn receive(request: Request, app: &App, max_bytes: usize) -> Result<Received, Problem> {
     let (parts, body) = request.into_parts();
     check_type(&parts.headers)?;
-    app.bodies.receive(&parts.headers, body, max_bytes).await
+    let tenant = limits::tenant_of(app.auth, &parts.extensions, &parts.headers);
+    app.bodies.receive(&tenant, &parts.headers, body, max_bytes).await
 }
 
 /// The type that curl gives to a body when it is told none.

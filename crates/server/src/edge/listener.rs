@@ -27,6 +27,7 @@ use tokio::time::{sleep, timeout};
 use crate::app::App;
 use crate::edge::connections::{Connections, Open};
 use crate::edge::guarded_io::Guarded;
+use crate::edge::limits::ConnectionTenants;
 use crate::edge::operator::{Ends, InProcess};
 use crate::edge::requests::Requests;
 use crate::edge::stream::Stream;
@@ -260,8 +261,12 @@ impl Server {
         let by_certificate = chain.and_then(|chain| self.app.certificates.identify(chain));
         let stream = self.app.metrics.count_bytes(stream);
         let io = Guarded::new(TokioIo::new(stream), self.limits.max_header_read, self.limits.max_write_stall);
+        let tenants = self.app.limits.limits_connections().then(|| ConnectionTenants::new(open.0.clone()));
         let service = service_fn(|mut request| {
             request.extensions_mut().insert(ends);
+            if let Some(tenants) = &tenants {
+                request.extensions_mut().insert(tenants.clone());
+            }
             if is_in_process {
                 request.extensions_mut().insert(InProcess);
             }

@@ -12,6 +12,7 @@ mod guarded_io;
 mod host;
 pub(crate) mod json;
 pub(crate) mod jwt;
+pub(crate) mod limits;
 pub(crate) mod listener;
 pub(crate) mod operator;
 mod origin;

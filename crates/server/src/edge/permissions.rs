@@ -90,7 +90,7 @@ pub const CALLS: &[Call] = calls! {
     GET "/healthz" Access::Anyone;
     GET "/readyz" Access::AnyKey;
     GET "/openapi.json" Access::AnyKey;
-    GET "/metrics" OPERATE;
+    GET "/metrics" SEE_WORKERS;
     GET "/v1/tasks" READ;
     POST "/v1/tasks" SUBMIT;
     POST "/v1/tasks/batch" SUBMIT;

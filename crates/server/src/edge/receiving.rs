@@ -10,6 +10,8 @@ const MAX_BODY: Duration = Duration::from_secs(60);
 const MAX_CALL: Duration = Duration::from_secs(90);
 /// Longest time that a client may take nothing of an answer that comes in pieces.
 const MAX_STALL: Duration = Duration::from_secs(30);
+/// Longest watch of the health of a service, which needs no credential. Clients begin another one when it ends.
+const MAX_HEALTH_WATCH: Duration = Duration::from_secs(10 * 60);
 /// What a blob's sender must send at least while it is waited for `max_body`: about a kilobyte a second.
 const MIN_PACE_BYTES: u64 = 64 * 1_024;
 
@@ -21,11 +23,18 @@ pub struct Receiving {
     pub max_body: Duration,
     pub max_call: Duration,
     pub max_stall: Duration,
+    pub max_health_watch: Duration,
 }
 
 impl Default for Receiving {
     fn default() -> Receiving {
-        Receiving { max_pause: MAX_PAUSE, max_body: MAX_BODY, max_call: MAX_CALL, max_stall: MAX_STALL }
+        Receiving {
+            max_pause: MAX_PAUSE,
+            max_body: MAX_BODY,
+            max_call: MAX_CALL,
+            max_stall: MAX_STALL,
+            max_health_watch: MAX_HEALTH_WATCH,
+        }
     }
 }
 

@@ -19,8 +19,11 @@ use crate::edge::fallback::is_grpc;
 
 /// How much of a body that nobody wants is read and dropped, and for how long. A client that is still sending when the
 /// connection closes may not see the answer.
-const MAX_DISCARD_BYTES: usize = 64 * 1_024 * 1_024;
-const MAX_DISCARD_TIME: Duration = Duration::from_secs(5);
+const MAX_DISCARD: Discard = Discard { bytes: 64 * 1_024 * 1_024, time: Duration::from_secs(5) };
+/// The same after a refusal that tells the client to come back later: enough for most requests.
+const MAX_LATER_DISCARD: Discard = Discard { bytes: 1_024 * 1_024, time: Duration::from_secs(1) };
+/// The same for a caller who is not known: enough for the body of an honest client whose key is over, and no more.
+const MAX_UNKNOWN_DISCARD: Discard = Discard { bytes: 64 * 1_024, time: Duration::from_secs(1) };
 
 /// Serves a request, and reads what was left of its body.
 pub(super) async fn discard_unread<F: Future<Output = Response>>(
@@ -41,28 +44,39 @@ pub(super) async fn discard_unread<F: Future<Output = Response>>(
     let Some((body, was_polled)) = unread.lock().take() else { return response };
     waits_to_send &= !was_polled;
     let is_slow = response.status() == StatusCode::REQUEST_TIMEOUT;
+    let max = match response.status() {
+        StatusCode::UNAUTHORIZED | StatusCode::MISDIRECTED_REQUEST => MAX_UNKNOWN_DISCARD,
+        StatusCode::TOO_MANY_REQUESTS => MAX_LATER_DISCARD,
+        _ => MAX_DISCARD,
+    };
     // A client that waits to be told to send is told no instead.
-    let is_whole = !waits_to_send && !is_slow && discard(body).await;
+    let is_whole = !waits_to_send && !is_slow && discard(body, max).await;
     if !is_whole && is_http1 {
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
     response
 }
 
+/// Bounds on what is read and dropped.
+struct Discard {
+    bytes: usize,
+    time: Duration,
+}
+
 /// Whether the body came to its end within the bounds.
-async fn discard(mut body: Incoming) -> bool {
+async fn discard(mut body: Incoming, max: Discard) -> bool {
     let all = async {
         let mut discarded = 0;
         while let Some(frame) = body.frame().await {
             let Ok(frame) = frame else { return false };
             discarded += frame.data_ref().map_or(0, Bytes::len);
-            if discarded > MAX_DISCARD_BYTES {
+            if discarded > max.bytes {
                 return false;
             }
         }
         true
     };
-    timeout(MAX_DISCARD_TIME, all).await.unwrap_or(false)
+    timeout(max.time, all).await.unwrap_or(false)
 }
 
 /// The rest of a body, and whether anybody began to read it.

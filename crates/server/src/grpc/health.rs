@@ -1,5 +1,6 @@
 //! The standard health service, and reflection in both of its versions.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -106,18 +107,20 @@ impl Health for Serving {
 
     type WatchStream = ReceiverStream<Result<HealthCheckResponse, Status>>;
 
-    /// Sends the status now and after each change, until the server is about to stop.
+    /// Sends the status now and after each change, until the server is about to stop or the watch is as old as it may be.
     async fn watch(
         &self,
         request: Request<HealthCheckRequest>,
     ) -> Result<Response<Self::WatchStream>, Status> {
-        let permit = self.app.grpc.stream()?;
+        let permit = self.app.grpc.health_watch()?;
+        let max_age = self.app.bodies.receiving.max_health_watch;
         let (sender, receiver) = mpsc::channel(2);
         let serving = self.clone();
         tokio::spawn(async move {
             let _permit = permit;
             let service = request.into_inner().service;
             let mut sent = None;
+            let mut too_old = pin!(sleep(max_age));
             // From before the first look, so that no change falls in between.
             let mut takes_work = serving.app.handle.takes_work();
             let mut workers = serving.app.handle.registry().watch();
@@ -132,6 +135,10 @@ impl Health for Serving {
                 tokio::select! {
                     () = serving.app.leaving() => {}
                     () = sender.closed() => return,
+                    () = &mut too_old => {
+                        let _ = sender.send(Err(Status::unavailable("the watch is over: begin another one"))).await;
+                        return;
+                    }
                     _ = takes_work.changed() => {}
                     _ = workers.changed(), if service == WORKERS => {}
                     () = serving.all_silent(), if service == WORKERS => {}

@@ -55,7 +55,8 @@ pub(super) async fn lease(
     if max_tasks == 0 || said.activity == Activity::Draining {
         return Ok(LeaseTaskResponse::default());
     }
-    let mut grants = match app.waiting(wait, app.handle.lease(command, wait)).await? {
+    let tenant = &session.scope.tenant;
+    let mut grants = match app.waiting(tenant, wait, app.handle.lease(command, wait)).await? {
         Some(grants) => grants.map_err(Problem::from)?,
         None => Vec::new(),
     };

@@ -9,8 +9,12 @@ use coordinator::LogBudget;
 use tokio::sync::{Mutex, MutexGuard, OwnedSemaphorePermit, Semaphore};
 
 use crate::convert::{Code, Problem};
+use crate::edge::limits::{PoolPermit, SharedPool};
 
+/// Most streams of workers at one time; tenants share them.
 const MAX_WORK_STREAMS: usize = 10_000;
+/// Most watches of the health service at one time. Anyone may watch, so they take nothing away from workers.
+const MAX_HEALTH_WATCHES: usize = 1_000;
 /// Locks that keep registrations of one worker apart; different workers seldom share one.
 const TURNS: usize = 256;
 /// Longest wait for a task that may be configured.
@@ -38,7 +42,8 @@ const MAX_REFUSED_REPORT_LINES_PER_SECOND: u32 = 100;
 
 pub(crate) struct Shared {
     pub(crate) settings: Scheduler,
-    streams: Arc<Semaphore>,
+    streams: Arc<SharedPool>,
+    health_watches: Arc<Semaphore>,
     turns: Vec<Mutex<()>>,
     hasher: RandomState,
     /// The lines about reports that are refused before the coordinator is asked.
@@ -50,7 +55,8 @@ impl Shared {
         let long_poll_timeout = settings.long_poll_timeout.min(MAX_LONG_POLL);
         Shared {
             settings: Scheduler { long_poll_timeout, ..settings },
-            streams: Arc::new(Semaphore::new(MAX_WORK_STREAMS)),
+            streams: SharedPool::new(MAX_WORK_STREAMS),
+            health_watches: Arc::new(Semaphore::new(MAX_HEALTH_WATCHES)),
             turns: (0..TURNS).map(|_| Mutex::default()).collect(),
             hasher: RandomState::new(),
             refused_reports: LogBudget::new(MAX_REFUSED_REPORT_LINES_PER_SECOND),
@@ -68,9 +74,35 @@ impl Shared {
         self.turns[number].lock().await
     }
 
-    pub(crate) fn stream(&self) -> Result<OwnedSemaphorePermit, Problem> {
-        self.streams.clone().try_acquire_owned().map_err(|_| {
-            Problem::new(Code::TooManyPolls, format!("more than {MAX_WORK_STREAMS} workers are connected"))
+    pub(crate) fn stream(&self, tenant: &Arc<str>) -> Result<PoolPermit, Problem> {
+        self.streams.take(tenant, 1).ok_or_else(|| {
+            let detail = format!(
+                "of at most {MAX_WORK_STREAMS} streams of workers, tenant {tenant} has its share, or all are taken"
+            );
+            Problem::new(Code::TooManyPolls, detail)
         })
+    }
+
+    /// A permit to watch the health of a service.
+    pub(crate) fn health_watch(&self) -> Result<OwnedSemaphorePermit, Problem> {
+        self.health_watches.clone().try_acquire_owned().map_err(|_| {
+            let detail = format!("more than {MAX_HEALTH_WATCHES} clients watch the health of this server");
+            Problem::new(Code::TooManyPolls, detail)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn watches_of_the_health_take_no_stream_from_workers() {
+        let shared = Shared::new(Scheduler::default());
+        let watches: Vec<_> = (0..MAX_HEALTH_WATCHES).map(|_| shared.health_watch().unwrap()).collect();
+        assert_eq!(shared.health_watch().unwrap_err().code, Code::TooManyPolls);
+        assert!(shared.stream(&Arc::from("t")).is_ok());
+        drop(watches);
+        assert!(shared.health_watch().is_ok());
     }
 }

@@ -10,6 +10,7 @@ use bytes::Bytes;
 use futures_util::{FutureExt, TryFutureExt};
 
 use super::{Metrics, looked};
+use crate::convert::Limit;
 
 pub(super) struct CountedBlobs {
     pub inner: Arc<dyn Blobs>,
@@ -30,6 +31,15 @@ impl CountedBlobs {
             }
             Err(Error::NotFound(_)) => self.looked(0, 1),
             Err(_) => {}
+        }
+    }
+}
+
+impl Metrics {
+    /// Counts what the tenant has no room for.
+    fn stored<T>(&self, answer: &Result<T>) {
+        if let Err(Error::TenantFull { .. }) = answer {
+            self.limited(Limit::BlobBytes);
         }
     }
 }
@@ -75,6 +85,7 @@ impl Blobs for CountedBlobs {
     ) -> BoxFuture<'a, Vec<Result<()>>> {
         let sizes: Vec<u64> = blobs.iter().map(|(digest, _)| digest.size).collect();
         let count = move |answers: &Vec<Result<()>>| {
+            answers.iter().for_each(|answer| self.metrics.stored(answer));
             let stored = sizes.iter().zip(answers).filter(|(_, answer)| answer.is_ok());
             self.metrics.0.content_written.inc_by(stored.map(|(size, _)| size).sum());
         };
@@ -100,7 +111,7 @@ impl Blobs for CountedBlobs {
                 Begun::Writer(Box::new(CountedWriter { inner, metrics: self.metrics.clone() }))
             }
         };
-        self.inner.write(tenant, upload).map_ok(counted).boxed()
+        self.inner.write(tenant, upload).inspect(|begun| self.metrics.stored(begun)).map_ok(counted).boxed()
     }
 
     fn write_status<'a>(
@@ -133,12 +144,17 @@ impl BlobWriter for CountedWriter {
     }
 
     fn write(&mut self, offset: u64, piece: Bytes) -> BoxFuture<'_, Result<Progress>> {
-        self.inner.write(offset, piece)
+        let metrics = self.metrics.clone();
+        self.inner.write(offset, piece).inspect(move |written| metrics.stored(written)).boxed()
     }
 
     fn finish(self: Box<Self>) -> BoxFuture<'static, Result<Digest>> {
         let CountedWriter { inner, metrics } = *self;
-        inner.finish().inspect_ok(move |digest| metrics.0.content_written.inc_by(digest.size)).boxed()
+        let count = move |finished: &Result<Digest>| {
+            metrics.stored(finished);
+            metrics.0.content_written.inc_by(finished.as_ref().map_or(0, |digest| digest.size));
+        };
+        inner.finish().inspect(count).boxed()
     }
 
     fn leave(self: Box<Self>) -> BoxFuture<'static, Result<u64>> {

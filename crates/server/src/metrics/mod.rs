@@ -1,20 +1,24 @@
-//! The metrics of the server, for Prometheus (S3-57, S3-58).
+//! The metrics of the server, for Prometheus (S3-57, S3-58). The figures of all tenants together are for whoever may act for
+//! all of them; others see those of their own tenant.
 //!
 //! Counting costs an atomic; the state of the coordinator is read at a scrape. Labels come from fixed sets: clients choose
 //! the names of queues, so only those that the operator names become labels, and all other queues share one (X20).
 
 mod counted_blobs;
 mod scrape;
+mod tenant;
 
 use std::sync::Arc;
 
 use blobs::Blobs;
+use coordinator::limited_counter;
 use jiff::Timestamp;
 use prometheus::core::Collector;
 use prometheus::{Gauge, GaugeVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::io::{InspectReader, InspectWriter};
 
+use crate::convert::Limit;
 use counted_blobs::CountedBlobs;
 pub(crate) use scrape::serve;
 
@@ -24,6 +28,10 @@ pub const MAX_NAMED_QUEUES: usize = 100;
 const ALWAYS_NAMED: &str = execution::EXECUTION_QUEUE;
 /// What all queues without a label of their own are shown as.
 const OTHERS: &str = "other";
+
+/// The limits of tenants that are decided here; the coordinator counts the others.
+const LIMITED: [Limit; 6] =
+    [Limit::Requests, Limit::Connections, Limit::Polls, Limit::Streams, Limit::Executions, Limit::BlobBytes];
 
 /// Cheap to clone: clones count together.
 #[derive(Clone, Debug)]
@@ -50,6 +58,8 @@ struct Inner {
     tls_reload_failures: IntCounter,
     /// Without a series until there is a certificate.
     tls_expiry: IntGaugeVec,
+    /// [`LIMITED`], in their order.
+    limited: [IntCounter; LIMITED.len()],
     content_lookups: IntCounterVec,
     content_read: IntCounter,
     content_written: IntCounter,
@@ -124,6 +134,7 @@ impl Metrics {
                 "Replacements of the TLS files that were refused.",
             ),
             tls_expiry: registered(&registry, IntGaugeVec::new(tls_expiry, &[])),
+            limited: LIMITED.map(|limit| registered(&registry, Ok(limited_counter(limit.name())))),
             content_lookups: lookups(
                 "lessor_content_lookups_total",
                 "Blobs that were looked for, by result.",
@@ -192,6 +203,13 @@ impl Metrics {
     /// A worker gave the time of its own clock with something that was received at this time (C30).
     pub(crate) fn worker_clock(&self, said: Timestamp, received_at: Timestamp) {
         self.0.worker_clock_skew.set(said.duration_since(received_at).as_secs_f64());
+    }
+
+    /// A request was refused because its tenant is at a limit.
+    pub(crate) fn limited(&self, limit: Limit) {
+        if let Some(at) = LIMITED.iter().position(|counted| *counted == limit) {
+            self.0.limited[at].inc();
+        }
     }
 
     /// A TLS handshake failed.

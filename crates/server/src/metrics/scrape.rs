@@ -3,29 +3,32 @@
 use std::time::Duration;
 
 use authority::Time;
-use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use coordinator::engine::DiskSpace;
 use coordinator::{Depth, Status, wall};
-use prometheus::{Encoder, TextEncoder};
+use prometheus::{Encoder, Registry, TextEncoder};
+use tokio::time::error::Elapsed;
 use tokio::time::timeout;
 
-use super::{Metrics, OTHERS};
-use crate::app::App;
-use crate::convert::{Code, Problem, to_timestamp};
+use super::{Metrics, OTHERS, tenant};
+use crate::convert::{Code, Problem, Scoped, to_timestamp};
+use crate::edge::auth::Caller;
 
 /// How long the coordinator may take to say what waits and runs.
-const MAX_WAIT: Duration = Duration::from_secs(5);
+pub(super) const MAX_WAIT: Duration = Duration::from_secs(5);
 
-/// All metrics in the text format of Prometheus; an error while the coordinator does not answer, never old figures.
-pub(crate) async fn serve(State(app): State<App>) -> Result<Response, Problem> {
+/// All metrics in the text format of Prometheus, or those of the caller's tenant; an error while the coordinator does not
+/// answer, never old figures.
+pub(crate) async fn serve(Scoped { app, scope }: Scoped, caller: Caller) -> Result<Response, Problem> {
+    if caller.identity().is_some_and(|identity| !identity.is_of_all_tenants()) {
+        return text(&tenant::registry(&app, &scope.tenant).await?);
+    }
     let metrics = &app.metrics;
     let ask = async {
         let depths = app.handle.depths(metrics.0.named.clone()).await?;
         Ok::<_, Problem>((depths, app.handle.status().await?))
     };
-    let silent = |_| Problem::new(Code::NotServing, "the coordinator does not answer");
     let (depths, status) = timeout(MAX_WAIT, ask).await.map_err(silent)??;
     let now = app.handle.now();
     let registered = app.handle.registry().registered_count(now);
@@ -33,9 +36,17 @@ pub(crate) async fn serve(State(app): State<App>) -> Result<Response, Problem> {
     metrics.0.avg_queue_time.set(app.handle.metrics().avg_queue_time_s());
     metrics.0.avg_execution_time.set(app.handle.metrics().avg_execution_time_s());
     metrics.0.clock_skew.set(to_timestamp(wall()).duration_since(to_timestamp(now)).as_secs_f64());
+    text(&metrics.0.registry)
+}
+
+pub(super) fn silent(_: Elapsed) -> Problem {
+    Problem::new(Code::NotServing, "the coordinator does not answer")
+}
+
+fn text(registry: &Registry) -> Result<Response, Problem> {
     let encoder = TextEncoder::new();
     let mut text = Vec::new();
-    let encoded = encoder.encode(&metrics.0.registry.gather(), &mut text);
+    let encoded = encoder.encode(&registry.gather(), &mut text);
     encoded.map_err(|error| {
         tracing::error!(%error, "the metrics cannot be written");
         Problem::new(Code::Internal, "the metrics cannot be written")
@@ -97,6 +108,6 @@ impl Metrics {
     }
 }
 
-fn whole(count: u64) -> i64 {
+pub(super) fn whole(count: u64) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }

@@ -49,6 +49,7 @@ use self::execution::{InFlightExecutions, Pins};
 use crate::app::App;
 use crate::edge::compute::Compute;
 use crate::edge::grpc_guard;
+use crate::edge::limits::LimitTable;
 use concurrency::ConcurrencyLimits;
 use messages::bytestream::byte_stream_server::ByteStreamServer;
 use messages::{GetCapabilitiesRequest, ServerCapabilities};
@@ -122,7 +123,12 @@ pub(crate) struct Executions {
 }
 
 impl Executions {
-    pub(crate) fn new(handle: &Handle, content: &Content, compute: Compute) -> Executions {
+    pub(crate) fn new(
+        handle: &Handle,
+        content: &Content,
+        compute: Compute,
+        of_tenants: &Arc<LimitTable>,
+    ) -> Executions {
         let limits = ConcurrencyLimits::new(compute);
         let pins = Pins::new(content.blobs.clone(), limits.clone());
         let in_flight = InFlightExecutions::new(
@@ -131,6 +137,7 @@ impl Executions {
             content.settings.worker_grace,
             content.instances.clone(),
             content.results.clone(),
+            of_tenants.clone(),
         );
         Executions { handle: handle.clone(), blobs: content.blobs.clone(), in_flight, pins, limits }
     }

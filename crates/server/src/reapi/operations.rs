@@ -166,7 +166,7 @@ impl Operations for Reapi {
         };
         if known.detail.view.task.state() != TaskState::Completed {
             let over = self.app.handle.wait_task(known.scope.clone(), known.task, Until::Final, wait);
-            if let Some(over) = self.app.waiting(wait, over).await? {
+            if let Some(over) = self.app.waiting(&known.scope.tenant, wait, over).await? {
                 known.detail = found(over, &asked.name)?;
             }
         }

@@ -6,7 +6,8 @@ use blobs::{Blobs, Digest, Error, MAX_BATCH_BYTES, Tenant};
 use bytes::{Bytes, BytesMut};
 use tonic::Status;
 
-use super::concurrency::ConcurrencyLimits;
+use super::concurrency::{ConcurrencyLimits, Permit};
+use crate::convert::{Limit, Problem};
 
 #[derive(Clone)]
 pub struct Store {
@@ -16,6 +17,11 @@ pub struct Store {
 }
 
 impl Store {
+    /// A permit to walk the trees of an action or a result of the tenant.
+    pub(super) async fn walk(&self) -> Result<Permit, Status> {
+        self.limits.walk(&self.tenant).await
+    }
+
     /// The missing blobs. Looking for a blob counts as using it.
     pub async fn missing(&self, digests: &[Digest]) -> Result<Vec<Digest>, Status> {
         self.blobs.find_missing(&self.tenant, digests).await.map_err(status)
@@ -88,6 +94,7 @@ pub(super) fn status(error: Error) -> Status {
         Error::Full { .. } | Error::DiskFull | Error::TooManyUploads { .. } | Error::TooManyReads { .. } => {
             Status::resource_exhausted(message)
         }
+        Error::TenantFull { .. } => Problem::over_limit(Limit::BlobBytes, message).into(),
         Error::TakenOver => Status::aborted(message),
         Error::Damaged(_) => Status::data_loss(message),
         Error::Io { .. } => {

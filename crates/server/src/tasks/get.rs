@@ -24,7 +24,7 @@ pub(crate) async fn get(
     let wait = Duration::from_millis(query.wait_ms.unwrap_or(0).min(MAX_WAIT_MS));
     if !wait.is_zero() {
         let end = call.app.handle.wait_task(call.scope.clone(), task, WaitCondition::Final, wait);
-        if let Some(detail) = call.app.waiting(wait, end).await? {
+        if let Some(detail) = call.app.waiting(&call.scope.tenant, wait, end).await? {
             return call.to_wire(task, detail?).await.map(Out::ok);
         }
     }

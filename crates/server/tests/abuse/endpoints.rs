@@ -17,6 +17,7 @@ pub(crate) const RECEIVING: Receiving = Receiving {
     max_body: Duration::from_millis(1_500),
     max_call: Duration::from_millis(2_000),
     max_stall: Duration::from_millis(1_000),
+    max_health_watch: Duration::from_millis(500),
 };
 const MAX_HEADER_READ: Duration = Duration::from_millis(1_000);
 
@@ -70,7 +71,11 @@ pub(crate) async fn impatient_with(receiving: Receiving) -> Impatient {
 }
 
 pub(crate) fn content(directory: &Path) -> Content {
-    let store = blobs::Store::open(directory, blobs::Options::default()).unwrap();
+    content_with(directory, blobs::Options::default())
+}
+
+pub(crate) fn content_with(directory: &Path, options: blobs::Options) -> Content {
+    let store = blobs::Store::open(directory, options).unwrap();
     let blobs = Arc::new(blobs::Local::new(store));
     Content {
         blobs: blobs.clone(),

@@ -6,11 +6,11 @@ use authority::command::{CreateKey, CreateKeyAnswer};
 use authority::{ApiKey, Role};
 use reqwest::RequestBuilder;
 use serde_json::{Value, json};
-use server::{AuthMode, Limits, NewKey, Options};
+use server::{AuthMode, Limits, LimitsByTenant, NewKey, Options};
 use tempfile::TempDir;
 
 use crate::audit;
-use crate::endpoints::content;
+use crate::endpoints::content_with;
 use crate::support::{Served, Told, send};
 
 pub(crate) struct Guarded {
@@ -23,9 +23,15 @@ pub(crate) struct Guarded {
 impl Guarded {
     /// The first key is made while nobody is authenticated, as `lessor init` makes it while nothing is served.
     pub(crate) async fn start() -> Guarded {
+        Guarded::start_with(blobs::Options::default(), LimitsByTenant::default()).await
+    }
+
+    /// As [`Guarded::start`], with limits of tenants.
+    pub(crate) async fn start_with(blobs: blobs::Options, tenant_limits: LimitsByTenant) -> Guarded {
         audit::capture();
         let directory = tempfile::tempdir().unwrap();
-        let open = Options { content: Some(content(directory.path())), ..Options::default() };
+        let content = Some(content_with(directory.path(), blobs));
+        let open = Options { content, tenant_limits, ..Options::default() };
         let served = Served::start_with_options(Limits::default(), open.clone()).await;
         let admin = NewKey::generate().unwrap();
         let key = ApiKey {

@@ -12,7 +12,7 @@ use bazel_remote_apis::google::longrunning::Operation;
 use prost::Message;
 use tokio::time::timeout;
 use tonic::transport::{Channel, Endpoint};
-use tonic::{Request, Streaming};
+use tonic::{Request, Status, Streaming};
 
 use crate::guarded::Guarded;
 
@@ -68,6 +68,17 @@ pub(crate) async fn execute_some(
     key: &str,
     command: &str,
 ) -> (String, Streaming<Operation>) {
+    let mut stream = try_execute(guarded, key, command).await.unwrap();
+    let name = in_time(stream.message()).await.unwrap().expect("the stream goes on").name;
+    (name, stream)
+}
+
+/// Asks for the execution of a command.
+pub(crate) async fn try_execute(
+    guarded: &Guarded,
+    key: &str,
+    command: &str,
+) -> Result<Streaming<Operation>, Status> {
     let command = Command { arguments: vec![command.to_owned()], ..Command::default() }.encode_to_vec();
     let root = Directory::default().encode_to_vec();
     let action = Action {
@@ -78,7 +89,5 @@ pub(crate) async fn execute_some(
     let action = upload(guarded, key, &[&command, &root, &action.encode_to_vec()]).await.pop();
     let request = ExecuteRequest { action_digest: action, ..ExecuteRequest::default() };
     let mut client = ExecutionClient::new(channel(guarded).await);
-    let mut stream = client.execute(with_key(key, request)).await.unwrap().into_inner();
-    let name = in_time(stream.message()).await.unwrap().expect("the stream goes on").name;
-    (name, stream)
+    Ok(client.execute(with_key(key, request)).await?.into_inner())
 }

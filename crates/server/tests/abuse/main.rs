@@ -27,7 +27,9 @@ mod served_calls;
 #[path = "../http/support/mod.rs"]
 mod support;
 mod task_tokens;
+mod tenant_limits;
 mod tokens;
+mod unknown_callers;
 mod worker_identities;
 mod worker_orders;
 mod worker_properties;

@@ -150,3 +150,21 @@ fn registrations_are_watched_and_their_end_by_silence_is_known() {
     registry.unregister(&scope(), &w, None, Time(9));
     assert!(has_changed());
 }
+
+#[test]
+fn a3_workers_of_one_tenant_do_not_push_all_others_out() {
+    let registry = Registry::default();
+    let (greedy, other) = (scope_of("greedy"), scope_of("other"));
+    for n in 0..10 {
+        registry.record_heartbeat(&other, &format!("w{n}").into(), Time(1));
+    }
+    for n in 0..MAX_WORKERS + 20 {
+        registry.record_heartbeat(&greedy, &format!("w{n}").into(), Time(2));
+    }
+    assert_eq!(registry.view(&other, &State::new(), Time(3)).len(), 10);
+    assert_eq!(registry.view(&greedy, &State::new(), Time(3)).len(), MAX_WORKERS - 10);
+}
+
+fn scope_of(tenant: &str) -> Scope {
+    Scope { tenant: tenant.into(), workspace: "w".into() }
+}

@@ -147,6 +147,11 @@ impl Identity {
         self.grants.roles.contains(&role)
     }
 
+    /// Whether it may act for every tenant.
+    pub(crate) fn is_of_all_tenants(&self) -> bool {
+        self.all_tenants
+    }
+
     /// The names of its roles, for people.
     pub(super) fn roles(&self) -> String {
         self.grants.roles.iter().map(|role| role.name()).collect::<Vec<_>>().join(", ")

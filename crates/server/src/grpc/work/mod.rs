@@ -36,7 +36,7 @@ pub(super) fn open(
     caller: Caller,
     mut request: Request<Streaming<WorkRequest>>,
 ) -> Result<ReceiverStream<Result<WorkResponse, Status>>, Status> {
-    let permit = app.grpc.stream()?;
+    let permit = app.work_stream(&scope.tenant)?;
     let peer = service::peer(&request);
     let budget = request.extensions_mut().remove::<Arc<BodyBudget>>();
     let deadline = request.extensions().get::<Deadline>().map(|deadline| deadline.0);

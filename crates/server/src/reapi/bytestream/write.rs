@@ -34,7 +34,7 @@ pub(super) async fn write(
     let patience = reapi.app.bodies.receiving.max_pause;
     let _permit = match name.compression {
         Compression::None => None,
-        Compression::Zstd => Some(store.limits.decompressor(patience).await?),
+        Compression::Zstd => Some(store.limits.decompressor(&store.tenant, patience).await?),
     };
     let begun = store.blobs.write(&store.tenant, upload).await.map_err(store::status)?;
     let Begun::Writer(writer) = begun else { return Ok(present(&name)) };

@@ -39,7 +39,7 @@ pub(super) async fn get_tree(reapi: &Reapi, request: &Request<GetTreeRequest>) -
         }
     };
     let store = reapi.store(&scope)?;
-    let permit = store.limits.tree()?;
+    let permit = store.limits.tree(&store.tenant)?;
     let missing = store.missing(&[root]).await?;
     if !missing.is_empty() {
         return Err(Status::not_found(format!("directory {root} is not here")));

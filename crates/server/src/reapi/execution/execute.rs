@@ -96,7 +96,7 @@ struct Accepted {
 
 /// Reads the action and its command, if all inputs are present.
 async fn read(reapi: &Reapi, store: &Store, digest: &Digest) -> Result<Read, Status> {
-    let permit = store.limits.walk().await?;
+    let permit = store.walk().await?;
     let Some(action) = inputs::message::<Action>(store, digest, "an action").await? else {
         return Ok(Read::Lacks(vec![*digest]));
     };

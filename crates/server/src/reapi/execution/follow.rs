@@ -44,7 +44,7 @@ pub(crate) fn follow(
     tokio::spawn(async move {
         let work = send_updates(&reapi, &scope, task, &name, &wanted, &to_client);
         let sent = tokio::select! {
-            sent = reapi.app.waiting(KEEP_ALIVE, work) => match sent {
+            sent = reapi.app.waiting(&scope.tenant, KEEP_ALIVE, work) => match sent {
                 Ok(Some(sent)) => sent,
                 Ok(None) => Err(Status::unavailable("the server is about to stop; wait for the operation again")),
                 Err(too_many) => Err(too_many.into()),

@@ -24,7 +24,8 @@ use tonic::Status;
 use super::no_worker_timer::NoWorkerTimer;
 use super::pins::{PinGuard, Pins};
 use super::platform;
-use crate::convert::Problem;
+use crate::convert::{Limit, Problem};
+use crate::edge::limits::{InUse, LimitTable};
 use crate::reapi::Instances;
 use crate::reapi::results::Results;
 use execution::{EXECUTION_QUEUE, ExecutionPayload};
@@ -45,6 +46,7 @@ struct Inner {
     pins: Pins,
     instances: Instances,
     results: Results,
+    limits: Arc<LimitTable>,
     /// How long an execution may wait while no registered worker could run it.
     worker_grace: Duration,
     dedup_locks: Vec<tokio::sync::Mutex<()>>,
@@ -71,12 +73,14 @@ impl InFlightExecutions {
         worker_grace: Duration,
         instances: Instances,
         results: Results,
+        limits: Arc<LimitTable>,
     ) -> InFlightExecutions {
         InFlightExecutions(Arc::new(Inner {
             handle,
             pins,
             instances,
             results,
+            limits,
             worker_grace,
             dedup_locks: (0..DEDUP_LOCKS).map(|_| tokio::sync::Mutex::default()).collect(),
             hasher: RandomState::new(),
@@ -131,8 +135,9 @@ impl InFlightExecutions {
         held: Option<PinGuard>,
     ) -> Result<(), Status> {
         let (scope, properties) = (submit.queue.scope.clone(), submit.properties.clone());
+        let in_use = self.0.limits.take(Limit::Executions, &scope.tenant)?;
         // First, because a worker may report before the answer is here.
-        let entry = ExecutionEntry::new(self, submit.id, action.function);
+        let entry = ExecutionEntry::new(self, submit.id, action.function, in_use);
         let begun = Begun { digest: may_join.then_some(*action), entry, properties, held };
         let mut submitted = Submitted { in_flight: self.clone(), scope, begun: Some(begun) };
         let refused = match self.0.handle.submit(submit).await.map_err(Problem::from) {
@@ -319,7 +324,8 @@ impl InFlightExecutions {
                     let digest = (!payload.do_not_cache && !is_taken).then_some(action);
                     let (pins, of) = (self.0.pins.clone(), scope.clone());
                     let held = async move { pins.again(&of, &action).await };
-                    let entry = ExecutionEntry::new(self, view.task.id, action.function);
+                    let in_use = self.0.limits.count(Limit::Executions, &scope.tenant);
+                    let entry = ExecutionEntry::new(self, view.task.id, action.function, in_use);
                     self.keep(scope.clone(), digest, entry, view.task.properties.clone(), held);
                     self.0.instances.announce(scope);
                 }
@@ -354,12 +360,19 @@ impl InFlightExecutions {
 struct ExecutionEntry {
     in_flight: InFlightExecutions,
     task: TaskId,
+    /// It counts for its tenant, if executions of the tenant are limited.
+    _in_use: Option<InUse>,
 }
 
 impl ExecutionEntry {
-    fn new(in_flight: &InFlightExecutions, task: TaskId, function: DigestFunction) -> ExecutionEntry {
+    fn new(
+        in_flight: &InFlightExecutions,
+        task: TaskId,
+        function: DigestFunction,
+        in_use: Option<InUse>,
+    ) -> ExecutionEntry {
         in_flight.executions().insert(task, Execution { function, refused: None });
-        ExecutionEntry { in_flight: in_flight.clone(), task }
+        ExecutionEntry { in_flight: in_flight.clone(), task, _in_use: in_use }
     }
 }
 

@@ -63,7 +63,7 @@ pub(crate) async fn needed(store: &Store, permit: &Permit, action: &Digest) -> R
 
 /// The missing inputs of an action that a worker could not run because of them.
 pub(crate) async fn missing_of_action(store: &Store, action: &Digest) -> Result<Vec<Digest>, Status> {
-    let permit = store.limits.walk().await?;
+    let permit = store.walk().await?;
     store.missing(&needed(store, &permit, action).await?).await
 }
 

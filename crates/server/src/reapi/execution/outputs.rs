@@ -37,7 +37,7 @@ pub(crate) async fn needed(
     for tree in result.output_directories.iter().filter_map(|one| one.tree_digest.as_ref()) {
         trees.insert(digest::from_proto(Some(tree), function, "an output directory")?);
     }
-    let _permit = if trees.is_empty() { None } else { Some(store.limits.walk().await?) };
+    let _permit = if trees.is_empty() { None } else { Some(store.walk().await?) };
     let bytes = trees.iter().fold(0_u64, |sum, tree| sum.saturating_add(tree.size));
     check_bounds(0, needed.len(), bytes)?;
     let mut followed = (0, needed);

@@ -57,7 +57,7 @@ impl Pins {
         let needed = async {
             let (tenant, limits) = (tenant(scope)?, self.limits.clone());
             let store = Store { blobs: self.blobs.clone(), tenant, limits };
-            let permit = store.limits.walk().await?;
+            let permit = store.walk().await?;
             let needed = inputs::needed(&store, &permit, action).await?;
             Ok::<_, Status>(self.pin(&store, &needed))
         };
