@@ -29,7 +29,7 @@ impl KeyModels {
 impl Auditor {
     pub(super) fn key_created(&mut self, event: &KeyCreated, position: Position) -> Result<(), String> {
         let key = &event.key;
-        let asked = Command::CreateKey(CreateKey { key: key.clone() });
+        let asked = Command::CreateKey(CreateKey { key: key.clone(), by: event.by.clone() });
         ensure(self.causes.others.contains(&asked), "nobody asked for this key")?;
         ensure(self.keys.live().all(|live| live.key.id != key.id), "the key lives already")?;
         ensure(self.keys.live().all(|live| live.key.name != key.name), "another key has this name")?;
@@ -38,9 +38,9 @@ impl Auditor {
     }
 
     pub(super) fn key_revoked(&mut self, event: &KeyRevoked, position: Position) -> Result<(), String> {
-        let KeyRevoked { key_id, revoked_by } = event.clone();
+        let KeyRevoked { key_id, revoked_by, by } = event.clone();
         let is_expired = *revoked_by == *EXPIRED;
-        let asked = Command::RevokeKey(RevokeKey { key_id, revoked_by });
+        let asked = Command::RevokeKey(RevokeKey { key_id, revoked_by, by });
         let is_asked = self.causes.others.contains(&asked);
         let model = self.keys.0.get_mut(&event.key_id).filter(|model| model.revoked.is_none());
         let model = model.ok_or("the key does not live")?;

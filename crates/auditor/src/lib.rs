@@ -5,6 +5,7 @@
 //! justified by records that were durable when the answer was sent. A record never changes, so a justified answer stays
 //! true.
 
+mod actors;
 pub mod answer_kinds;
 mod answers;
 mod coverage;
@@ -27,6 +28,8 @@ use authority::{
     TaskId, Time,
 };
 use coordinator::{BatchItem, Reply, Request};
+
+use actors::Actors;
 
 pub use coverage::{Coverage, Covered};
 use history::{AskId, Entry, Recorded};
@@ -120,6 +123,7 @@ struct Causes {
     kills: BTreeSet<TaskId>,
     sessions: BTreeSet<(Arc<str>, Arc<str>)>,
     configs: Vec<(Arc<QueueKey>, QueueConfig)>,
+    actors: Actors,
 }
 
 /// Who speaks about a lease, as a request names it. Only the one to whom it was granted may.
@@ -319,6 +323,7 @@ impl Causes {
     }
 
     fn note_command(&mut self, command: &Command) {
+        self.actors.note(command);
         match command {
             Command::SubmitTask(task) => {
                 self.submits.insert(task.id, (**task).clone());

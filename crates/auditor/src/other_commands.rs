@@ -32,7 +32,7 @@ impl Auditor {
             (Command::DetachOperation(detach), Answer::Attached(answer)) => {
                 self.detached(asked, detach, *answer)
             }
-            (Command::RotateTokenKey(RotateTokenKey { key_id }), Answer::Done(false)) => {
+            (Command::RotateTokenKey(RotateTokenKey { key_id, .. }), Answer::Done(false)) => {
                 ensure(self.token_keys.contains(key_id), "no durable record makes it the key")
             }
             (Command::CreateKey(create), Answer::KeyCreated(answer)) => {
@@ -189,7 +189,7 @@ pub(super) fn other_record(task: &mut TaskModel, event: &Event, causes: &Causes)
         }
         Event::OperationDetached(event) => {
             let (scope, operation) = (task.queue.scope.clone(), event.operation.clone());
-            let detach = DetachOperation { scope, task: event.task, operation };
+            let detach = DetachOperation { scope, task: event.task, operation, by: event.by.clone() };
             ensure(causes.others.contains(&Command::DetachOperation(detach)), "nobody asked to leave")?;
             ensure(task.waiters.remove(&event.operation), "it does not wait")
         }

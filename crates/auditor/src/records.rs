@@ -19,6 +19,7 @@ impl Auditor {
             record.prev == prev,
             format!("it names {:?} as its task's last record, not {prev:?}", record.prev),
         )?;
+        self.causes.actors.check(&record.event)?;
         match &record.event {
             Event::TaskCreated(created) => self.created(created)?,
             Event::QueueConfigured(event) => {

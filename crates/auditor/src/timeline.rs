@@ -188,7 +188,8 @@ impl<'a> TaskRecords<'a> {
 
     fn bare(&self, record: &Recorded, kind: StepKind) -> Step {
         let (position, at) = (record.position, record.at);
-        Step { position, at, attempt: None, worker: None, ran_ms: None, extensions: None, kind }
+        let by = record.event.by().cloned();
+        Step { position, at, attempt: None, worker: None, ran_ms: None, extensions: None, by, kind }
     }
 
     fn record(&self, position: Position) -> Option<&'a Recorded> {

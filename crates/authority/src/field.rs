@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::event::{ExpiryCause, NextStep, ReleaseCause};
-use crate::tables::{ApiKey, DeadReport, QueueConfig, ReportDetails, Role, TaskOptions};
+use crate::tables::{Actor, ActorKind, ApiKey, DeadReport, QueueConfig, ReportDetails, Role, TaskOptions};
 use crate::{
     Backoff, CancelCause, Category, Contract, DeadReason, Dedup, Digest, Position, Properties, PushTarget,
     QueueKey, SecretHash, TaskError, TaskId, Time,
@@ -35,6 +35,7 @@ pub enum FieldValue<'a> {
     /// Names; an empty list has no entry.
     Texts(&'a [Arc<str>]),
     Roles(&'a [Role]),
+    Actor(&'a Actor),
 }
 
 /// Adds up the memory of fields beyond their own size; a fair estimate.
@@ -95,6 +96,8 @@ describe! {
     Contract: value => FieldValue::Text(value.name());
     CancelCause: value => FieldValue::Text(value.name());
     DeadReason: value => FieldValue::Text(value.name());
+    ActorKind: value => FieldValue::Text(value.name());
+    Arc<Actor>: value => FieldValue::Actor(value);
 }
 
 impl<T: Describe> Describe for Option<T> {

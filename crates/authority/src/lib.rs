@@ -5,6 +5,7 @@
 //! state. There is no clock, no randomness, no I/O, no lock and no cryptography in here: the time and every
 //! generated value come in with the command, so the same events give the same state everywhere.
 
+mod actor;
 pub mod command;
 pub mod event;
 mod field;
@@ -34,7 +35,8 @@ pub use state::{
     LimitsByTenant, ListPage, Owner, Restore, State, StoredKey, TenantLimits, TenantUsage, TokenKey,
 };
 pub use tables::{
-    ApiKey, CancelCause, Category, Contract, DeadReason, QueueConfig, ReportDetails, Role, TaskOptions,
+    Actor, ActorKind, ApiKey, CancelCause, Category, Contract, DeadReason, QueueConfig, ReportDetails, Role,
+    TaskOptions,
 };
 pub use task::{
     CancelRequest, Dedup, HeldLease, Lease, Outcome, Phase, Report, Task, TaskSettings, TaskState, TaskView,

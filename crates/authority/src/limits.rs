@@ -14,6 +14,8 @@ pub const MAX_METRICS_BYTES: usize = 16 * 1024;
 pub const MAX_PARTIAL_PROGRESS_BYTES: usize = 64 * 1024;
 /// Longest free JSON beside the payload: `resources`.
 pub const MAX_RESOURCES_BYTES: usize = 16 * 1024;
+/// Longest id and longest name of an actor in a record; the beginning is kept.
+pub const MAX_ACTOR_TEXT_BYTES: usize = 256;
 /// Most properties of one task or worker.
 pub const MAX_PROPERTIES: usize = 64;
 
@@ -52,6 +54,9 @@ pub const MAX_PUSH_HEADER_BYTES: usize = 8 * 1024;
 /// Shortest and longest secret of a push target.
 pub const MIN_PUSH_SECRET_BYTES: usize = 16;
 pub const MAX_PUSH_SECRET_BYTES: usize = 256;
+/// The same of headers and secrets that are encrypted.
+pub const MAX_SEALED_HEADER_BYTES: usize = 2 * MAX_PUSH_HEADER_BYTES;
+pub const MAX_SEALED_SECRET_BYTES: usize = 2 * MAX_PUSH_SECRET_BYTES;
 
 /// Longest heartbeat interval of a queue with a push target. Its workers prove themselves with tokens that live for an
 /// hour and are renewed by heartbeats in their second half.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::limits::{
     MAX_PUSH_CONCURRENCY, MAX_PUSH_HEADER_BYTES, MAX_PUSH_HEADERS, MAX_PUSH_SECRET_BYTES, MAX_PUSH_URL_BYTES,
-    MIN_PUSH_SECRET_BYTES,
+    MAX_SEALED_HEADER_BYTES, MAX_SEALED_SECRET_BYTES, MIN_PUSH_SECRET_BYTES,
 };
 use crate::queue::check_range;
 
@@ -23,17 +23,26 @@ pub struct PushTarget {
 impl PushTarget {
     /// Says what is wrong with the target, naming the setting, or nothing. Whether its address may be called is for
     /// whoever calls it to say.
-    pub(crate) fn check(&self) -> Result<(), String> {
+    pub fn check(&self) -> Result<(), String> {
+        self.check_within(MAX_PUSH_HEADER_BYTES, MAX_PUSH_SECRET_BYTES)
+    }
+
+    /// The same of a target whose header values and secret are encrypted, which makes them longer.
+    pub fn check_sealed(&self) -> Result<(), String> {
+        self.check_within(MAX_SEALED_HEADER_BYTES, MAX_SEALED_SECRET_BYTES)
+    }
+
+    fn check_within(&self, max_header_bytes: usize, max_secret_bytes: usize) -> Result<(), String> {
         check_range("push.url (its length)", self.url.len() as u64, 1, MAX_PUSH_URL_BYTES as u64)?;
         check_range("push.concurrency", u64::from(self.concurrency), 1, u64::from(MAX_PUSH_CONCURRENCY))?;
         check_range("push.headers (how many)", self.headers.len() as u64, 0, MAX_PUSH_HEADERS as u64)?;
         let bytes: usize = self.headers.iter().map(|(name, value)| name.len() + value.len()).sum();
-        check_range("push.headers (in bytes)", bytes as u64, 0, MAX_PUSH_HEADER_BYTES as u64)?;
+        check_range("push.headers (in bytes)", bytes as u64, 0, max_header_bytes as u64)?;
         if self.headers.windows(2).any(|pair| pair[0].0 >= pair[1].0) {
             return Err("push.headers must have each name once, in order".to_owned());
         }
         let secret_bytes = self.secret.as_ref().map_or(MIN_PUSH_SECRET_BYTES, |secret| secret.len());
-        let (least, most) = (MIN_PUSH_SECRET_BYTES as u64, MAX_PUSH_SECRET_BYTES as u64);
+        let (least, most) = (MIN_PUSH_SECRET_BYTES as u64, max_secret_bytes as u64);
         check_range("push.secret (in bytes)", secret_bytes as u64, least, most)
     }
 }
@@ -94,10 +103,14 @@ mod tests {
             (PushTarget { secret: Some("too short".into()), ..target() }, "push.secret"),
             (PushTarget { secret: Some("x".repeat(257).into()), ..target() }, "push.secret"),
         ] {
-            let config = QueueConfig { push: Some(Arc::new(bad)), ..QueueConfig::default() };
-            let what = config.check(&QueueConfig::default()).unwrap_err();
+            let what = bad.check().unwrap_err();
             assert!(what.starts_with(field) && !what.contains("too short"), "{what}");
         }
+        let sealed =
+            PushTarget { secret: Some("x".repeat(2 * MAX_PUSH_SECRET_BYTES + 1).into()), ..target() };
+        let config = QueueConfig { push: Some(Arc::new(sealed)), ..QueueConfig::default() };
+        let what = config.check(&QueueConfig::default()).unwrap_err();
+        assert!(what.starts_with("push.secret"), "{what}");
     }
 
     #[test]

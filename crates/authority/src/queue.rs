@@ -129,7 +129,7 @@ impl QueueConfig {
         check_range("maxQueueSize", settings.max_queue_size.unwrap_or(1), 1, u64::MAX)?;
         check_range("retentionMs", settings.retention_ms, 0, MAX_SPAN_MS)?;
         check_backoff(&settings.backoff)?;
-        self.push.as_ref().map_or(Ok(()), |target| target.check())
+        self.push.as_ref().map_or(Ok(()), |target| target.check_sealed())
     }
 }
 

@@ -21,6 +21,8 @@ macro_rules! event_table {
                 7 "options" options: Option<Arc<TaskOptions>>,
                 /// The first waiter of an execution.
                 8 "operation" operation: Option<Arc<str>>,
+                /// Who asked for the redrive that it is.
+                100 "by" by: Option<Arc<Actor>>,
             }
             /// A waiting task was given to a worker. No other event gives a task an owner.
             4 LeaseGranted(LeaseGranted) of task {
@@ -88,6 +90,8 @@ macro_rules! event_table {
                 /// The text of the request that ended the task.
                 3 "reasonDetail" detail: Option<Arc<str>>,
                 4 "report" report: Option<DeadReport>,
+                /// Who asked for it; unknown in older records, and where nobody is authenticated.
+                100 "by" by: Option<Arc<Actor>>,
             }
             /// A report came without authority and was discarded. The task does not change, whatever its state; only the
             /// answer is remembered, once for each lease. A user's cancel is [`CancelRequested`].
@@ -103,6 +107,8 @@ macro_rules! event_table {
                 2 "cause" cause: CancelCause,
                 3 "reason" reason: Arc<str>,
                 4 "graceUntil" grace_until: Time,
+                /// Who asked for it; unknown in older records, and where nobody is authenticated.
+                100 "by" by: Option<Arc<Actor>>,
             }
             /// A further waiter joined an execution.
             14 OperationAttached(OperationAttached) of task {
@@ -113,11 +119,15 @@ macro_rules! event_table {
             15 OperationDetached(OperationDetached) of task {
                 1 "taskId" task: TaskId,
                 2 "operation" operation: Arc<str>,
+                /// Who asked for it; unknown in older records, and where nobody is authenticated.
+                100 "by" by: Option<Arc<Actor>>,
             }
             /// A queue's settings were replaced.
             16 QueueConfigured(QueueConfigured) of ledger {
                 1 "queue" queue: Arc<QueueKey>,
                 2 "config" config: QueueConfig,
+                /// Who asked for it; unknown in older records, and where nobody is authenticated.
+                100 "by" by: Option<Arc<Actor>>,
             }
             /// Final tasks were removed after their retention.
             17 TasksPurged(TasksPurged) of ledger {
@@ -126,20 +136,28 @@ macro_rules! event_table {
             /// A new key signs task tokens. Only its name is recorded, never the key.
             18 TokenKeyRotated(TokenKeyRotated) of ledger {
                 1 "keyId" key_id: Arc<str>,
+                /// Who asked for it; unknown in older records, and where nobody is authenticated.
+                100 "by" by: Option<Arc<Actor>>,
             }
             /// A node became the owner of this ledger; every owner before it is fenced.
             19 OwnerTookOver(OwnerTookOver) of ledger {
                 1 "epoch" epoch: u64,
                 2 "node" node: Arc<str>,
+                /// The last line of the audit trail when the node began: its number, a colon, its MAC.
+                100 "auditHead" audit_head: Option<Arc<str>>,
             }
             /// An API key was created. Only its holder knows the secret; the record has a hash of it.
             20 KeyCreated(KeyCreated) of ledger {
                 1 "key" key: Arc<ApiKey>,
+                /// Who asked for it; unknown in older records, and where nobody is authenticated.
+                100 "by" by: Option<Arc<Actor>>,
             }
             /// An API key ended; nobody is admitted with it any more.
             21 KeyRevoked(KeyRevoked) of ledger {
                 1 "keyId" key_id: Arc<str>,
                 2 "revokedBy" revoked_by: Arc<str>,
+                /// Who asked for it; unknown in older records, and where nobody is authenticated.
+                100 "by" by: Option<Arc<Actor>>,
             }
         }
     };
@@ -220,6 +238,14 @@ macro_rules! message_table {
                 9 "createdBy" created_by: Arc<str>,
                 /// What its workers may announce, each as `name=value`; anything when there is none. A value may end with `*`.
                 10 "properties" properties: Vec<Arc<str>>,
+            }
+            /// Who asked for a change: the holder of a credential. Neither a decision nor the state depends on it.
+            #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+            Actor {
+                1 "kind" kind: ActorKind,
+                /// The id of a key, the issuer of a token, the fingerprint or the rule of a certificate.
+                2 "id" id: Arc<str>,
+                3 "name" name: Arc<str>,
             }
         }
     };
@@ -310,6 +336,12 @@ define_enumerations! {
         6 "operator" Operator,
         /// Every call, in all tenants.
         7 "admin" Admin,
+    }
+    /// The credential by which an actor is known. A token may have the name of a key, and is still another actor.
+    ActorKind {
+        1 "key" Key,
+        2 "token" Token,
+        3 "certificate" Certificate,
     }
     ReleaseCause {
         /// The worker gave it back.

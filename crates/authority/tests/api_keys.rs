@@ -11,7 +11,7 @@ use authority::{Answer, ApiKey, Command, Event, Role, State, Time};
 use crate::support::commands::api_key;
 
 fn decide(state: &State, key: ApiKey) -> CreateKeyAnswer {
-    let command = Command::CreateKey(CreateKey { key: Arc::new(key) });
+    let command = Command::CreateKey(CreateKey { key: Arc::new(key), by: None });
     match state.decide(&command, Time(1_000)).answer {
         Answer::KeyCreated(answer) => answer,
         other => panic!("{other:?}"),
@@ -49,11 +49,11 @@ fn ten_thousand_keys_live_and_no_more() {
     let mut state = State::new();
     for n in 0..MAX_KEYS {
         let name = format!("key-{n}");
-        let created = KeyCreated { key: Arc::new(api_key(&name, &name)) };
+        let created = KeyCreated { key: Arc::new(api_key(&name, &name)), by: None };
         state.apply(Time(1), &Event::KeyCreated(created)).unwrap();
     }
     assert_eq!(decide(&state, api_key("one", "more")), TooMany);
-    let revoked = KeyRevoked { key_id: "key-7".into(), revoked_by: "root".into() };
+    let revoked = KeyRevoked { key_id: "key-7".into(), revoked_by: "root".into(), by: None };
     state.apply(Time(2), &Event::KeyRevoked(revoked.clone())).unwrap();
     assert_eq!(decide(&state, api_key("one", "more")), Created);
     assert!(state.apply(Time(2), &Event::KeyRevoked(revoked)).is_err(), "it is over");
@@ -88,7 +88,7 @@ fn a_key_that_has_expired_gives_up_its_name_and_makes_room() {
 
 #[test]
 fn neither_a_record_as_text_nor_its_fields_have_the_hash_of_the_secret() {
-    let created = Event::KeyCreated(KeyCreated { key: Arc::new(api_key("k", "ci")) });
+    let created = Event::KeyCreated(KeyCreated { key: Arc::new(api_key("k", "ci")), by: None });
     assert!(format!("{created:?}").contains("secret_hash: ***"), "{created:?}");
     assert!(created.fields().iter().all(|(name, _)| *name != "secretHash"));
 }

@@ -26,7 +26,11 @@ fn t9_extreme_numbers_lead_to_no_panic() {
         world.at(time);
         // Such a queue is refused; a ledger of another time may hold it all the same.
         let config = absurd_queue(&mut prng);
-        world.append(Event::QueueConfigured(QueueConfigured { queue: commands::queue("q"), config }));
+        world.append(Event::QueueConfigured(QueueConfigured {
+            queue: commands::queue("q"),
+            config,
+            by: None,
+        }));
         for _ in 0..40 {
             if prng.one_in(4) {
                 time = prng.pick(&TIMES).max(time);

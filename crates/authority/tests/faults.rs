@@ -133,11 +133,11 @@ fn a11_a_foreign_task_and_an_absent_one_look_the_same() {
             commands::heartbeat(&lease),
             commands::start(&lease, "w1"),
             commands::release(&lease),
-            Command::CancelTask(CancelTask { scope: scope.clone(), task, reason: Arc::from("r") }),
-            Command::KillTask(KillTask { scope: scope.clone(), task, detail: None }),
-            Command::RedriveTask(RedriveTask { scope: scope.clone(), task, id: TaskId(50) }),
+            Command::CancelTask(CancelTask { scope: scope.clone(), task, reason: Arc::from("r"), by: None }),
+            Command::KillTask(KillTask { scope: scope.clone(), task, detail: None, by: None }),
+            Command::RedriveTask(RedriveTask { scope: scope.clone(), task, id: TaskId(50), by: None }),
             Command::AttachOperation(AttachOperation { scope: scope.clone(), task, operation }),
-            Command::DetachOperation(DetachOperation { scope, task, operation: Arc::from("op") }),
+            Command::DetachOperation(DetachOperation { scope, task, operation: Arc::from("op"), by: None }),
         ]
     };
     for (theirs, nobodys) in ask(foreign).into_iter().zip(ask(TaskId(99))) {
@@ -209,11 +209,11 @@ fn long_texts_count_against_the_memory() {
     grows(&mut world, Command::LeaseTasks(named), 20_000);
     let lease = world.lease_ref(one);
     grows(&mut world, commands::start(&lease, &long), 10_000);
-    let cancel = |task: TaskId| CancelTask { scope: commands::scope(), task, reason: long.clone() };
+    let cancel = |task: TaskId| CancelTask { scope: commands::scope(), task, reason: long.clone(), by: None };
     grows(&mut world, Command::CancelTask(cancel(one)), 10_000);
     let (two, three, four) = (world.submit(2), world.submit(3), world.submit(4));
     grows(&mut world, Command::CancelTask(cancel(two)), 9_000);
-    let kill = KillTask { scope: commands::scope(), task: three, detail: Some(long.clone()) };
+    let kill = KillTask { scope: commands::scope(), task: three, detail: Some(long.clone()), by: None };
     grows(&mut world, Command::KillTask(kill), 9_000);
     let attach = AttachOperation { scope: commands::scope(), task: four, operation: long.clone() };
     grows(&mut world, Command::AttachOperation(attach), 10_000);

@@ -30,11 +30,11 @@ fn s4_1_a_decision_changes_nothing_before_its_record_is_applied() {
 fn s4_2_a_later_owner_fences_every_earlier_one() {
     let mut world = World::new();
     for node in ["a", "b"] {
-        world.run(Command::TakeOver(TakeOver { node: Arc::from(node) }));
+        world.run(Command::TakeOver(TakeOver { node: Arc::from(node), audit_head: None }));
     }
     assert_eq!(world.state.owner().map(|owner| (owner.epoch, &*owner.node)), Some((2, "b")));
-    world.refuses(Event::OwnerTookOver(OwnerTookOver { epoch: 2, node: Arc::from("a") }));
-    world.refuses(Event::OwnerTookOver(OwnerTookOver { epoch: 1, node: Arc::from("a") }));
+    world.refuses(Event::OwnerTookOver(OwnerTookOver { epoch: 2, node: Arc::from("a"), audit_head: None }));
+    world.refuses(Event::OwnerTookOver(OwnerTookOver { epoch: 1, node: Arc::from("a"), audit_head: None }));
 }
 
 #[test]
@@ -75,13 +75,13 @@ fn s4_5_the_records_are_a_closed_list_and_each_has_its_decision() {
         let (mut world, mut actor) = (World::new(), Actor::new(seed));
         let (scope, task, operation) = (commands::scope(), TaskId(500), Arc::from("op"));
         for command in [
-            Command::TakeOver(TakeOver { node: Arc::from("n") }),
-            Command::RotateTokenKey(RotateTokenKey { key_id: Arc::from("k") }),
+            Command::TakeOver(TakeOver { node: Arc::from("n"), audit_head: None }),
+            Command::RotateTokenKey(RotateTokenKey { key_id: Arc::from("k"), by: None }),
             commands::create_key("k", "ci"),
             commands::revoke_key("k"),
             commands::submit(500),
             Command::AttachOperation(AttachOperation { scope: scope.clone(), task, operation }),
-            Command::DetachOperation(DetachOperation { scope, task, operation: Arc::from("op") }),
+            Command::DetachOperation(DetachOperation { scope, task, operation: Arc::from("op"), by: None }),
         ] {
             world.run(command);
         }
@@ -234,6 +234,12 @@ fn s4_41_a_completed_task_never_changes_again() {
     }
     world.refuses(grant(TaskId(1), 2));
     let dead = authority::DeadReason::Killed;
-    world.refuses(Event::TaskDead(TaskDead { task: TaskId(1), reason: dead, detail: None, report: None }));
+    world.refuses(Event::TaskDead(TaskDead {
+        task: TaskId(1),
+        reason: dead,
+        detail: None,
+        report: None,
+        by: None,
+    }));
     assert_eq!(world.task(TaskId(1)).phase, end);
 }

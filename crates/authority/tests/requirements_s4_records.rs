@@ -190,7 +190,7 @@ fn s4_30_a_record_has_its_whole_effect_or_none() {
     let purged = TasksPurged { tasks: vec![TaskId(2), lease.task] };
     world.refuses(Event::TasksPurged(purged));
     let (cause, reason) = (CancelCause::User, Arc::from("r"));
-    let stop = CancelRequested { task: TaskId(2), cause, reason, grace_until: Time(1) };
+    let stop = CancelRequested { task: TaskId(2), cause, reason, grace_until: Time(1), by: None };
     world.refuses(Event::CancelRequested(stop));
     let next = NextStep::RetryAt(Time(5));
     world.run(commands::cancel(lease.task));

@@ -109,8 +109,11 @@ fn snapshot_during(seed: u64) {
         let when = actor.when(&world.state, world.now);
         world.at(when.0);
         let command = match prng.below(40) {
-            0 => Command::TakeOver(TakeOver { node: Arc::from("n") }),
-            1 => Command::RotateTokenKey(RotateTokenKey { key_id: Arc::from(format!("k{}", prng.below(3))) }),
+            0 => Command::TakeOver(TakeOver { node: Arc::from("n"), audit_head: None }),
+            1 => Command::RotateTokenKey(RotateTokenKey {
+                key_id: Arc::from(format!("k{}", prng.below(3))),
+                by: None,
+            }),
             2 | 3 => {
                 let id = format!("key-{}", prng.below(4));
                 commands::create_key(&id, &id)

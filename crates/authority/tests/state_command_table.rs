@@ -130,10 +130,15 @@ fn all_commands(lease: &LeaseRef) -> Vec<(&'static str, Command)> {
         ("attach", Command::AttachOperation(AttachOperation { scope: scope.clone(), task: TASK, operation })),
         (
             "detach",
-            Command::DetachOperation(DetachOperation { scope, task: TASK, operation: Arc::from("op") }),
+            Command::DetachOperation(DetachOperation {
+                scope,
+                task: TASK,
+                operation: Arc::from("op"),
+                by: None,
+            }),
         ),
-        ("rotate the key", Command::RotateTokenKey(RotateTokenKey { key_id: Arc::from("k") })),
-        ("take over", Command::TakeOver(TakeOver { node: Arc::from("n") })),
+        ("rotate the key", Command::RotateTokenKey(RotateTokenKey { key_id: Arc::from("k"), by: None })),
+        ("take over", Command::TakeOver(TakeOver { node: Arc::from("n"), audit_head: None })),
         ("tick", commands::tick()),
         ("purge", commands::purge()),
     ]

@@ -52,7 +52,7 @@ fn all_events(lease: &LeaseRef) -> Vec<(&'static str, Event)> {
         })
     };
     let dead = |report: Option<DeadReport>| {
-        Event::TaskDead(TaskDead { task: TASK, reason: DeadReason::Killed, detail: None, report })
+        Event::TaskDead(TaskDead { task: TASK, reason: DeadReason::Killed, detail: None, report, by: None })
     };
     let discard = |attempt: u32, lease: Position| {
         Event::TaskCancelled(TaskCancelled { task: TASK, fencing_token: lease, attempt, digest })
@@ -64,6 +64,7 @@ fn all_events(lease: &LeaseRef) -> Vec<(&'static str, Event)> {
         cause: CancelCause::User,
         reason: Arc::from("r"),
         grace_until: Time(9_000),
+        by: None,
     };
     vec![
         ("TaskCreated", events::created(1)),
@@ -125,7 +126,7 @@ fn all_events(lease: &LeaseRef) -> Vec<(&'static str, Event)> {
         ),
         (
             "OperationDetached",
-            Event::OperationDetached(OperationDetached { task: TASK, operation: Arc::from("op") }),
+            Event::OperationDetached(OperationDetached { task: TASK, operation: Arc::from("op"), by: None }),
         ),
         ("TasksPurged", Event::TasksPurged(TasksPurged { tasks: vec![TASK] })),
     ]

@@ -72,7 +72,7 @@ fn a_tenant_with_all_queues_that_it_may_have_leaves_room_for_others() {
     let (queues, free) = (MAX_QUEUES / 8 * TENANT_SHARE, MAX_QUEUES / 8);
     let refused = Refusal::TooManyQueues { tenant: "greedy".into(), queues, free };
     assert_eq!(tasks.fill_queues("greedy"), refused);
-    let configure = ConfigureQueue { queue: key("greedy", "more"), config: QueueConfig::default() };
+    let configure = ConfigureQueue { queue: key("greedy", "more"), config: QueueConfig::default(), by: None };
     let answer = tasks.run(Command::ConfigureQueue(configure), 0);
     assert_eq!(answer, Answer::Configured(ConfigureAnswer::Refused(refused)));
     assert!(tasks.submit("greedy", "q7", 1).is_ok(), "a queue that exists goes on");
@@ -100,7 +100,7 @@ fn a_tenant_beyond_the_bound_is_refused_and_those_that_have_queues_go_on() {
     assert_eq!(tasks.submit("new", "q", 1), Err(refused));
     assert!(tasks.submit("t5", "another", 1).is_ok(), "a known tenant may have further queues");
     // A tenant is gone with the last task of its last queue.
-    let kill = KillTask { scope: commands::scope_of("t0"), task: first, detail: None };
+    let kill = KillTask { scope: commands::scope_of("t0"), task: first, detail: None, by: None };
     tasks.run(Command::KillTask(kill), 0);
     tasks.run(commands::purge(), DEFAULT_RETENTION_MS);
     assert_eq!(tasks.state.tenant_usage("t0"), None);
@@ -165,7 +165,7 @@ fn submits_create_no_queue_where_only_configured_queues_are_allowed() {
     for name in ["before", "mail"] {
         assert_eq!(tasks.submit("t", name, 1), Err(Refusal::UnknownQueue { queue: name.into() }));
     }
-    let configure = ConfigureQueue { queue: key("t", "mail"), config: QueueConfig::default() };
+    let configure = ConfigureQueue { queue: key("t", "mail"), config: QueueConfig::default(), by: None };
     tasks.run(Command::ConfigureQueue(configure), 0);
     assert!(tasks.submit("t", "mail", 1).is_ok());
     assert!(tasks.submit("t", "exec", 1).is_ok(), "the server itself has settings for it");

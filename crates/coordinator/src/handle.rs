@@ -59,6 +59,7 @@ pub struct Handle {
     pub(crate) registry: Arc<Registry>,
     pub(crate) metrics: Metrics,
     pub(crate) takes_work: watch::Receiver<bool>,
+    pub(crate) durable: watch::Receiver<Position>,
 }
 
 /// One method for each command that callers send.
@@ -107,6 +108,11 @@ impl Handle {
     /// coordinator has stopped.
     pub fn takes_work(&self) -> watch::Receiver<bool> {
         self.takes_work.clone()
+    }
+
+    /// The newest position that is durable.
+    pub fn durable(&self) -> Position {
+        *self.durable.borrow()
     }
 
     /// Whether requests are taken.

@@ -259,11 +259,12 @@ mod tests {
             properties: Arc::default(),
             options: None,
             operation: None,
+            by: None,
         }))
     }
 
     fn dead(task: TaskId) -> Event {
-        Event::TaskDead(TaskDead { task, reason: DeadReason::Killed, detail: None, report: None })
+        Event::TaskDead(TaskDead { task, reason: DeadReason::Killed, detail: None, report: None, by: None })
     }
 
     fn purged(task: TaskId) -> Event {

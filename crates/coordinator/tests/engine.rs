@@ -418,7 +418,7 @@ fn progress_is_shown_while_the_lease_lives_and_forgotten_after() {
 fn final_tasks_are_purged_after_their_retention_and_not_before() {
     let mut engine = engine();
     let config = QueueConfig { retention_ms: Some(5_000), ..QueueConfig::default() };
-    let configure = Command::ConfigureQueue(ConfigureQueue { queue: queue("q"), config });
+    let configure = Command::ConfigureQueue(ConfigureQueue { queue: queue("q"), config, by: None });
     engine.receive(Request::decide(configure), Time(0), caller(0));
     engine.receive(submit_request(submit(1, "q")), Time(0), caller(1));
     engine.receive(poll("w", 0), Time(0), caller(2));

@@ -46,7 +46,7 @@ fn written(disk: &FakeDisk) -> FileLedger {
 
 fn append(ledger: &mut FileLedger, position: u64, name_bytes: usize) {
     let key_id = Arc::from("k".repeat(name_bytes));
-    let event = authority::Event::TokenKeyRotated(authority::event::TokenKeyRotated { key_id });
+    let event = authority::Event::TokenKeyRotated(authority::event::TokenKeyRotated { key_id, by: None });
     let (mut bytes, mut batch) = (Vec::new(), BatchBuilder::new(Position(position)));
     record::encode(authority::Time(position), None, &event, &mut bytes);
     batch.push(&bytes).unwrap();

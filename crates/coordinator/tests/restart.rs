@@ -196,7 +196,7 @@ async fn s4_36_a_restart_repairs_nothing_and_records_only_its_new_owner() {
 fn record_old_task(storage: &MemoryStorage) {
     let mut engine: Engine<oneshot::Sender<Reply>> = Engine::new(State::new(), Time::ZERO);
     let long_ago = Time(coordinator::wall().0 - 30 * 24 * 60 * 60 * 1_000);
-    let cancel = CancelTask { scope: scope(), task: TaskId(1), reason: Arc::from("not needed") };
+    let cancel = CancelTask { scope: scope(), task: TaskId(1), reason: Arc::from("not needed"), by: None };
     for command in [Command::SubmitTask(Box::new(submit(1, "q"))), Command::CancelTask(cancel)] {
         engine.receive(Request::decide(command), long_ago, oneshot::channel().0);
     }
@@ -210,7 +210,7 @@ const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
 fn record_leased_task(storage: &MemoryStorage, at: Time, lease_ms: u64) {
     let mut engine: Engine<oneshot::Sender<Reply>> = Engine::new(State::new(), Time::ZERO);
     let config = QueueConfig { lease_ms: Some(lease_ms), ..QueueConfig::default() };
-    let configure = Command::ConfigureQueue(ConfigureQueue { queue: queue("q"), config });
+    let configure = Command::ConfigureQueue(ConfigureQueue { queue: queue("q"), config, by: None });
     for command in [configure, Command::SubmitTask(Box::new(submit(1, "q")))] {
         engine.receive(Request::decide(command), at, oneshot::channel().0);
     }

@@ -186,7 +186,7 @@ async fn d4_while_a_batch_waits_for_space_new_work_is_refused_and_a_stop_does_no
 }
 
 fn cancel(id: u128) -> CancelTask {
-    CancelTask { scope: scope(), task: TaskId(id), reason: Arc::from("test") }
+    CancelTask { scope: scope(), task: TaskId(id), reason: Arc::from("test"), by: None }
 }
 
 #[tokio::test]

@@ -68,7 +68,7 @@ pub(crate) fn snapshots() -> Vec<Vec<u8>> {
 
 fn encoded_record(position: u64) -> Vec<u8> {
     let key_id = Arc::from(format!("k{position}.1"));
-    let event = Event::TokenKeyRotated(event::TokenKeyRotated { key_id });
+    let event = Event::TokenKeyRotated(event::TokenKeyRotated { key_id, by: None });
     let mut bytes = Vec::new();
     ledger::record::encode(Time(position), None, &event, &mut bytes);
     bytes

@@ -112,6 +112,7 @@ fn created(id: u128) -> Event {
         properties: Arc::new(Properties::default()),
         options: None,
         operation: None,
+        by: None,
     }))
 }
 

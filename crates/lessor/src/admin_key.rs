@@ -34,7 +34,7 @@ pub(crate) async fn create(handle: &Handle, name: &str, made: &NewKey, created_b
         created_by: Arc::from(created_by),
         properties: Vec::new(),
     };
-    match handle.create_key(CreateKey { key: Arc::new(key) }).await? {
+    match handle.create_key(CreateKey { key: Arc::new(key), by: None }).await? {
         CreateKeyAnswer::Created => Ok(()),
         CreateKeyAnswer::NameTaken => {
             bail!("there is a key named {name} already; choose another name with --name, or revoke that key")
@@ -70,7 +70,7 @@ pub(crate) async fn from_file(handle: &Handle, path: &Path) -> Result<()> {
     }
     tracing::warn!(path = %shown, key_id = made.id, "the key in the file is an admin key from now on");
     if let Some(earlier) = keys.iter().find(|stored| *stored.key.name == *FILE_KEY) {
-        let command = RevokeKey { key_id: earlier.key.id.clone(), revoked_by: Arc::from(FILE_KEY) };
+        let command = RevokeKey { key_id: earlier.key.id.clone(), revoked_by: Arc::from(FILE_KEY), by: None };
         handle.revoke_key(command).await?;
     }
     create(handle, FILE_KEY, &made, "auth.admin_key_file").await

@@ -3,7 +3,7 @@
 use clap::{Parser, Subcommand};
 
 use crate::client::{key, queue, submit, task};
-use crate::{check_config, conformance, init, log, run, serve, up, worker};
+use crate::{audit, check_config, conformance, init, log, run, serve, up, worker};
 
 /// Leases work to workers that may crash, stall, repeat themselves or lie, and accepts exactly one outcome for each
 /// task.
@@ -36,6 +36,8 @@ pub(crate) enum Command {
     Queue(queue::Options),
     /// Create, list and revoke API keys
     Key(key::Options),
+    /// Show who was denied and who changed what, and check that nobody changed the record of it
+    Audit(audit::Options),
     /// Read the ledger offline: verify it, print it, explain the past
     Log(log::Options),
     /// Run benchmarks, next to the limits of this machine

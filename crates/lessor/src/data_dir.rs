@@ -52,6 +52,19 @@ pub(crate) fn is_ours(path: &Path) -> bool {
     path.join(LEDGER).is_dir() && path.join(LEASE_KEY).is_file()
 }
 
+/// The lease key of a directory that another process may own. Nothing is created or changed.
+pub(crate) fn read_lease_key(data: &Path) -> Result<[u8; LEASE_KEY_BYTES]> {
+    let path = data.join(LEASE_KEY);
+    let bytes = fs::read(&path).map_err(Refused::unusable("read", &path))?;
+    Ok(parse_lease_key(&bytes).ok_or_else(|| Refused::BadLeaseKey(path.display().to_string()))?)
+}
+
+/// Earlier versions wrote the key without a checksum.
+fn parse_lease_key(bytes: &[u8]) -> Option<[u8; LEASE_KEY_BYTES]> {
+    let checked = || files::verify_checksum(bytes).and_then(|key| key.try_into().ok());
+    bytes.try_into().ok().or_else(checked)
+}
+
 pub(crate) struct DataDir {
     path: PathBuf,
     /// Whether there was no ledger in it before.
@@ -111,16 +124,16 @@ impl DataDir {
         }
     }
 
-    /// Earlier versions wrote the key without a checksum. Such a file gets one.
+    /// A key without a checksum gets one.
     fn decode_lease_key(&self, bytes: &[u8]) -> Result<[u8; LEASE_KEY_BYTES]> {
-        if let Ok(key) = bytes.try_into() {
-            if let Err(error) = self.write_lease_key(&key) {
-                tracing::warn!(error = format!("{error:#}"), "the lease key has no checksum yet");
-            }
-            return Ok(key);
+        let shown = || self.path.join(LEASE_KEY).display().to_string();
+        let key = parse_lease_key(bytes).ok_or_else(|| Refused::BadLeaseKey(shown()))?;
+        if bytes.len() == LEASE_KEY_BYTES
+            && let Err(error) = self.write_lease_key(&key)
+        {
+            tracing::warn!(error = format!("{error:#}"), "the lease key has no checksum yet");
         }
-        let key = files::verify_checksum(bytes).and_then(|key| key.try_into().ok());
-        Ok(key.ok_or_else(|| Refused::BadLeaseKey(self.path.join(LEASE_KEY).display().to_string()))?)
+        Ok(key)
     }
 
     fn write_lease_key(&self, key: &[u8; LEASE_KEY_BYTES]) -> Result<()> {
@@ -147,9 +160,10 @@ pub(crate) fn replace(directory: &Path, name: &str, bytes: &[u8]) -> Result<()> 
 /// Takes away the access of other users, which an earlier version or a restored backup gave them. A directory of another
 /// owner is used as it is.
 fn close_to_others(data: &Path) {
-    let ledger = data.join(LEDGER);
-    let entries = fs::read_dir(&ledger).into_iter().flatten().flatten().map(|entry| entry.path());
-    for path in [data.to_owned(), ledger, data.join(LEASE_KEY)].into_iter().chain(entries) {
+    let directories = [data.join(LEDGER), data.join(server::audit_trail::DIRECTORY)];
+    let entries = directories.iter().flat_map(fs::read_dir).flatten().flatten().map(|entry| entry.path());
+    let own = [data.to_owned(), data.join(LEASE_KEY)].into_iter().chain(directories.clone());
+    for path in own.chain(entries) {
         let Ok(about) = fs::symlink_metadata(&path) else { continue };
         let mode = if about.is_dir() { DIRECTORY_MODE } else { FILE_MODE };
         if about.is_symlink() || about.permissions().mode() & 0o077 == 0 {

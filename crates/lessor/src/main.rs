@@ -2,6 +2,7 @@
 
 mod address;
 mod admin_key;
+mod audit;
 mod banner;
 mod check_config;
 mod cli;
@@ -46,6 +47,7 @@ fn main() -> ExitCode {
         Command::Task(options) => client::block_on(client::task::run(&options)),
         Command::Queue(options) => client::block_on(client::queue::run(&options)),
         Command::Key(options) => client::block_on(client::key::run(&options)),
+        Command::Audit(options) => audit::run(&options),
         Command::Log(options) => log::run(&options),
         Command::Bench(options) => bench::run(&options).map(|()| ExitCode::SUCCESS),
         Command::Conformance(options) => client::block_on(conformance::run(&options)),

@@ -2,6 +2,7 @@
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -9,6 +10,7 @@ use anyhow::{Context, Result};
 use authority::command::{ConfigureAnswer, ConfigureQueue};
 use authority::{QueueConfig, QueueKey};
 use credentials::in_process;
+use server::audit_trail::{self, AuditTrail};
 use server::reapi::ActionCacheWriter;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::signal::unix::{SignalKind, signal};
@@ -79,7 +81,9 @@ async fn serve(config: Config, start: Start) -> Result<()> {
     let old_key = (!data.is_new).then(|| data.lease_key()).transpose()?;
     let began = Instant::now();
     let (path, ledger_options) = (data.path().to_owned(), ledger_backend::options(&config.data, &start)?);
-    let start_options = coordinator_options(&config, cache_writer);
+    let mut start_options = coordinator_options(&config, cache_writer);
+    let audit = data.path().join(audit_trail::DIRECTORY);
+    start_options.audit_head = audit_head(&audit);
     // Its backend is tried while the ledger is replayed.
     // Within the process it needs neither a certificate nor an API key.
     let needs_credentials = tls.is_some() || config.auth.mode == Mode::Keys;
@@ -101,6 +105,8 @@ async fn serve(config: Config, start: Start) -> Result<()> {
         admin_key::from_file(&running.handle, file).await?;
     }
     let blobs = content.blobs.clone();
+    let key = old_key.map_or_else(|| data.lease_key(), Ok)?;
+    let audit_trail = AuditTrail::start(audit, &key).context("cannot start the writer of the audit trail")?;
     let options = server::Options {
         scheduler: config.scheduler(),
         push: server::PushOptions {
@@ -117,9 +123,9 @@ async fn serve(config: Config, start: Start) -> Result<()> {
         tenant_limits: config.limits.of_requests(),
         issuers,
         certificates,
+        audit_trail: Some(audit_trail.clone()),
         ..server::Options::default()
     };
-    let key = old_key.map_or_else(|| data.lease_key(), Ok)?;
     let app = server::App::with_options(running.handle.clone(), key, options);
     // Before anyone can know that the server runs, and stop it.
     let signals = StopSignals::listen()?;
@@ -168,6 +174,9 @@ async fn serve(config: Config, start: Start) -> Result<()> {
         }
     };
     data.remove_listen();
+    if !tokio::task::spawn_blocking(move || audit_trail.close()).await.unwrap_or(false) {
+        tracing::warn!("the last lines of the audit trail may not be on disk");
+    }
     served?;
     let further = signals.count() + 1;
     tokio::select! {
@@ -239,11 +248,22 @@ fn coordinator_options(config: &Config, cache_writer: ActionCacheWriter) -> coor
     }
 }
 
+/// The last line of the audit trail, for the record of the start.
+fn audit_head(directory: &Path) -> Option<Arc<str>> {
+    match audit_trail::durable_head(directory) {
+        Ok(head) => head.map(|head| head.to_string().into()),
+        Err(error) => {
+            tracing::error!(path = %directory.display(), %error, "the audit trail cannot be read");
+            None
+        }
+    }
+}
+
 /// Configures each queue. A queue that has this configuration already costs no record.
 async fn configure(handle: &coordinator::Handle, queues: Vec<(QueueKey, QueueConfig)>) -> Result<()> {
     for (key, config) in queues {
         let queue = Arc::new(key);
-        match handle.configure(ConfigureQueue { queue: queue.clone(), config }).await? {
+        match handle.configure(ConfigureQueue { queue: queue.clone(), config, by: None }).await? {
             ConfigureAnswer::Configured => {}
             ConfigureAnswer::Invalid(what) => anyhow::bail!("queue {}: {what}", queue.name),
             // It serves all the same, so that the operator can make room.

@@ -2,6 +2,8 @@
 
 #[path = "up/api_keys.rs"]
 mod api_keys;
+#[path = "up/audit.rs"]
+mod audit;
 #[path = "up/clocks.rs"]
 mod clocks;
 #[path = "up/disk_faults.rs"]

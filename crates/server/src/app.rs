@@ -15,8 +15,10 @@ use wire::MAX_WAIT_MS;
 
 use crate::convert::lease_id::LeaseIds;
 use crate::convert::page_token::PageTokens;
+use crate::convert::push_secrets::PushSecrets;
 use crate::convert::task_token::TaskTokens;
 use crate::convert::{Code, Limit, Problem};
+use crate::edge::audit_trail::AuditTrail;
 use crate::edge::auth::{AuditLog, AuthMode, CertificateRule, CertificateRules, Identity, KeyTable};
 use crate::edge::bodies::Bodies;
 use crate::edge::compute::Compute;
@@ -40,6 +42,7 @@ pub struct Inner {
     pub(crate) lease_ids: LeaseIds,
     pub(crate) page_tokens: PageTokens,
     pub(crate) task_tokens: TaskTokens,
+    pub(crate) push_secrets: PushSecrets,
     waiting: Arc<SharedPool>,
     pub(crate) limits: Arc<LimitTable>,
     pub(crate) bodies: Bodies,
@@ -107,6 +110,8 @@ pub struct Options {
     pub issuers: Issuers,
     /// What the holders of client certificates may do.
     pub certificates: Vec<CertificateRule>,
+    /// Where the lines of the audit log are kept, besides the log itself.
+    pub audit_trail: Option<AuditTrail>,
 }
 
 impl App {
@@ -121,6 +126,7 @@ impl App {
         let Options { scheduler, push, receiving, content, metrics, auth, issuers, certificates, .. } =
             options;
         let (mut allowed_hosts, tenant_limits) = (options.allowed_hosts, options.tenant_limits);
+        let audit_trail = options.audit_trail;
         // A proxy in front of the server may pass on the name under which it is called back.
         let callback_url = push.callback_url.as_deref().and_then(|url| Url::parse(url).ok());
         allowed_hosts.extend(callback_url.and_then(|url| url.host_str().map(str::to_owned)));
@@ -135,6 +141,7 @@ impl App {
             lease_ids: LeaseIds::new(&lease_key),
             page_tokens: PageTokens::new(&lease_key),
             task_tokens: TaskTokens::new(&lease_key, push.token_ttl),
+            push_secrets: PushSecrets::new(&lease_key),
             waiting: SharedPool::new(MAX_WAITING_REQUESTS),
             limits,
             bodies: Bodies::new(receiving),
@@ -151,7 +158,7 @@ impl App {
             issuers,
             certificates: certificates.into(),
             embedded_worker: Arc::new(Identity::embedded_worker()),
-            audit: AuditLog::default(),
+            audit: AuditLog::new(audit_trail),
         }))
     }
 

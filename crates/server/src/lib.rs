@@ -32,6 +32,7 @@ pub use app::{App, Options};
 pub use convert::ids::parse_task_id;
 pub use convert::scope::fault_of_scope_name;
 pub use convert::task_token::TOKEN_TTL_SECONDS;
+pub use edge::audit_trail;
 pub use edge::auth::{AuthMode, CertificateAttribute, CertificateRule, Grants, NewKey, Secret};
 pub use edge::jwt::{ALGORITHMS, Algorithm, ClaimRule, IssuerOptions, Issuers, KeySource};
 pub use edge::limits::{LimitsByTenant, TenantLimits};

@@ -58,4 +58,18 @@ pub struct HistoryEvent {
     pub grace_until: Option<Timestamp>,
     /// A further waiter of a merged execution.
     pub operation: Option<String>,
+    /// Who asked for a cancel, a redrive or the end of a wait; missing where nobody is authenticated.
+    pub by: Option<Actor>,
+}
+
+/// The holder of a credential who asked for a change.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct Actor {
+    /// The credential: `key`, `token` or `certificate`.
+    pub kind: String,
+    /// The id of a key, the issuer of a token, or what a certificate is known by.
+    pub id: String,
+    pub name: String,
 }

@@ -65,7 +65,7 @@ pub use claim::{
     JobCompleted, JobError, JobFailed, JobHeartbeat,
 };
 pub use envelope::TaskEnvelope;
-pub use history::{HistoryEvent, TaskHistory};
+pub use history::{Actor, HistoryEvent, TaskHistory};
 pub use json::Json;
 pub use lease::{Heartbeat, HeartbeatAnswer, Lease, LeaseTasks, Leases};
 pub use list::{ListTasks, TaskList, WaitTask};

@@ -3,16 +3,18 @@
 use std::sync::Arc;
 
 use super::Decision;
-use super::verdict::{dead, end_task, expire};
+use super::verdict::{end_task, expire, killed};
 use crate::event::{CancelRequested, Event};
 use crate::rules;
-use crate::{CancelCause, DeadReason, Phase, Scope, State, TaskId, Time};
+use crate::{Actor, CancelCause, DeadReason, Phase, Scope, State, TaskId, Time};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CancelTask {
     pub scope: Scope,
     pub task: TaskId,
     pub reason: Arc<str>,
+    /// Who asks for it.
+    pub by: Option<Arc<Actor>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +30,7 @@ impl CancelTask {
             return Decision::only(EndAnswer::UnknownTask);
         };
         let task = state.task_at(slot);
-        let dead = || dead(task, DeadReason::Cancelled, Some(self.reason.clone()));
+        let dead = || killed(task, DeadReason::Cancelled, Some(self.reason.clone()), &self.by);
         let events = match &task.phase {
             Phase::Waiting { .. } => vec![dead()],
             Phase::Leased(lease) if lease.is_over(now) => {
@@ -40,8 +42,9 @@ impl CancelTask {
             }
             Phase::Leased(_) if rules::is_new_cancel(task) => {
                 let grace_until = now.plus_ms(state.queue_at(slot).settings.cancel_grace_ms);
-                let (cause, reason) = (CancelCause::User, self.reason.clone());
-                vec![Event::CancelRequested(CancelRequested { task: task.id, cause, reason, grace_until })]
+                let (cause, reason, by) = (CancelCause::User, self.reason.clone(), self.by.clone());
+                let stop = CancelRequested { task: task.id, cause, reason, grace_until, by };
+                vec![Event::CancelRequested(stop)]
             }
             _ => Vec::new(),
         };

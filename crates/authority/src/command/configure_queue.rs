@@ -5,12 +5,14 @@ use std::sync::Arc;
 use super::admission::admit_queue;
 use super::{Decision, Refusal};
 use crate::event::{Event, QueueConfigured};
-use crate::{QueueConfig, QueueKey, State, Time};
+use crate::{Actor, QueueConfig, QueueKey, State, Time};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigureQueue {
     pub queue: Arc<QueueKey>,
     pub config: QueueConfig,
+    /// Who asks for it.
+    pub by: Option<Arc<Actor>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,7 +39,8 @@ impl ConfigureQueue {
                 Decision::only(ConfigureAnswer::Configured)
             }
             _ => {
-                let configured = QueueConfigured { queue: self.queue.clone(), config: self.config.clone() };
+                let (queue, config) = (self.queue.clone(), self.config.clone());
+                let configured = QueueConfigured { queue, config, by: self.by.clone() };
                 Decision::with(Event::QueueConfigured(configured), ConfigureAnswer::Configured)
             }
         }

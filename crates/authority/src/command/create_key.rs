@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::Decision;
 use crate::event::{Event, KeyCreated, KeyRevoked};
 use crate::limits::{MAX_KEY_PROPERTIES, MAX_KEY_QUEUES, MAX_KEY_TENANTS, MAX_KEYS, MAX_NAME_BYTES};
-use crate::{ApiKey, Role, State, StoredKey, Time};
+use crate::{Actor, ApiKey, Role, State, StoredKey, Time};
 
 /// Who revoked a key that had expired and made way for another one.
 pub const EXPIRED: &str = "expired";
@@ -13,6 +13,8 @@ pub const EXPIRED: &str = "expired";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CreateKey {
     pub key: Arc<ApiKey>,
+    /// Who asks for it.
+    pub by: Option<Arc<Actor>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,9 +56,9 @@ impl CreateKey {
         }
         let revoked = replaced.map(|stored| {
             let (key_id, revoked_by) = (stored.key.id.clone(), Arc::from(EXPIRED));
-            Event::KeyRevoked(KeyRevoked { key_id, revoked_by })
+            Event::KeyRevoked(KeyRevoked { key_id, revoked_by, by: None })
         });
-        let created = Event::KeyCreated(KeyCreated { key: key.clone() });
+        let created = Event::KeyCreated(KeyCreated { key: key.clone(), by: self.by.clone() });
         Decision { events: revoked.into_iter().chain([created]).collect(), answer: CreateKeyAnswer::Created }
     }
 }

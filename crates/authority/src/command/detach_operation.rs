@@ -4,13 +4,15 @@ use std::sync::Arc;
 
 use super::{AttachAnswer, Decision};
 use crate::event::{Event, OperationDetached};
-use crate::{Scope, State, TaskId, Time};
+use crate::{Actor, Scope, State, TaskId, Time};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DetachOperation {
     pub scope: Scope,
     pub task: TaskId,
     pub operation: Arc<str>,
+    /// Who asks for it.
+    pub by: Option<Arc<Actor>>,
 }
 
 impl DetachOperation {
@@ -21,7 +23,8 @@ impl DetachOperation {
         if !state.task_at(slot).operations.contains(&self.operation) {
             return Decision::only(AttachAnswer::Done);
         }
-        let detached = OperationDetached { task: self.task, operation: self.operation.clone() };
+        let (operation, by) = (self.operation.clone(), self.by.clone());
+        let detached = OperationDetached { task: self.task, operation, by };
         Decision::with(Event::OperationDetached(detached), AttachAnswer::Done)
     }
 }

@@ -2,15 +2,17 @@
 
 use std::sync::Arc;
 
-use super::verdict::{dead, end_task, expire};
+use super::verdict::{end_task, expire, killed};
 use super::{Decision, EndAnswer};
-use crate::{DeadReason, Scope, State, TaskId, Time};
+use crate::{Actor, DeadReason, Scope, State, TaskId, Time};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KillTask {
     pub scope: Scope,
     pub task: TaskId,
     pub detail: Option<Arc<str>>,
+    /// Who asks for it.
+    pub by: Option<Arc<Actor>>,
 }
 
 impl KillTask {
@@ -27,7 +29,7 @@ impl KillTask {
             events = expire(state, slot, now);
         }
         if !end_task(&events) {
-            events.push(dead(task, DeadReason::Killed, self.detail.clone()));
+            events.push(killed(task, DeadReason::Killed, self.detail.clone(), &self.by));
         }
         Decision { events, answer: EndAnswer::Accepted }
     }

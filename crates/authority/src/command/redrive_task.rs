@@ -6,7 +6,7 @@ use super::admission::admit_task;
 use super::{Decision, Refusal};
 use crate::Time;
 use crate::event::{Event, TaskCreated};
-use crate::{Scope, State, TaskId, TaskOptions, TaskState};
+use crate::{Actor, Scope, State, TaskId, TaskOptions, TaskState};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RedriveTask {
@@ -14,6 +14,8 @@ pub struct RedriveTask {
     pub task: TaskId,
     /// The new task's id, made outside, unique.
     pub id: TaskId,
+    /// Who asks for it.
+    pub by: Option<Arc<Actor>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,6 +54,7 @@ impl RedriveTask {
             properties: task.properties.clone(),
             options: Some(Arc::new(options)),
             operation: None,
+            by: self.by.clone(),
         };
         if let Err(refusal) = admit_task(state, &created) {
             return Decision::only(RedriveAnswer::Refused(refusal));

@@ -38,7 +38,7 @@ impl ReportFailure {
                         details: self.details.clone(),
                     };
                     let detail = Some(cancel.reason.clone());
-                    let dead = TaskDead { task: task.id, reason, detail, report: Some(report) };
+                    let dead = TaskDead { task: task.id, reason, detail, report: Some(report), by: None };
                     (Event::TaskDead(dead), Outcome::Dead(reason))
                 }
                 _ => self.fail(task, settings, retry, now),

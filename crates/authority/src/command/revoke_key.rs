@@ -4,12 +4,14 @@ use std::sync::Arc;
 
 use super::Decision;
 use crate::event::{Event, KeyRevoked};
-use crate::{State, Time};
+use crate::{Actor, State, Time};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RevokeKey {
     pub key_id: Arc<str>,
     pub revoked_by: Arc<str>,
+    /// Who asks for it.
+    pub by: Option<Arc<Actor>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +26,7 @@ impl RevokeKey {
         if state.key(&self.key_id).is_none() {
             return Decision::only(RevokeKeyAnswer::Unknown);
         }
-        let (key_id, revoked_by) = (self.key_id.clone(), self.revoked_by.clone());
-        Decision::with(Event::KeyRevoked(KeyRevoked { key_id, revoked_by }), RevokeKeyAnswer::Revoked)
+        let (key_id, revoked_by, by) = (self.key_id.clone(), self.revoked_by.clone(), self.by.clone());
+        Decision::with(Event::KeyRevoked(KeyRevoked { key_id, revoked_by, by }), RevokeKeyAnswer::Revoked)
     }
 }

@@ -4,11 +4,13 @@ use std::sync::Arc;
 
 use super::Decision;
 use crate::event::{Event, TokenKeyRotated};
-use crate::{State, Time};
+use crate::{Actor, State, Time};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RotateTokenKey {
     pub key_id: Arc<str>,
+    /// Who asks for it.
+    pub by: Option<Arc<Actor>>,
 }
 
 impl RotateTokenKey {
@@ -16,6 +18,7 @@ impl RotateTokenKey {
         if state.token_key().is_some_and(|key| key.id == self.key_id) {
             return Decision::only(false);
         }
-        Decision::with(Event::TokenKeyRotated(TokenKeyRotated { key_id: self.key_id.clone() }), false)
+        let rotated = TokenKeyRotated { key_id: self.key_id.clone(), by: self.by.clone() };
+        Decision::with(Event::TokenKeyRotated(rotated), false)
     }
 }

@@ -92,6 +92,7 @@ impl SubmitTask {
             properties: self.properties.clone(),
             options: self.options.clone(),
             operation: self.operation.clone(),
+            by: None,
         };
         if let Err(refusal) = admit_task(state, &created) {
             return Decision::only(SubmitAnswer::Refused(refusal));

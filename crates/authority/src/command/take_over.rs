@@ -9,11 +9,14 @@ use crate::{State, Time};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TakeOver {
     pub node: Arc<str>,
+    /// The last line of the audit trail, as it was found.
+    pub audit_head: Option<Arc<str>>,
 }
 
 impl TakeOver {
     pub(super) fn decide(&self, state: &State, _now: Time) -> Decision<bool> {
         let epoch = state.owner().map_or(1, |owner| owner.epoch + 1);
-        Decision::with(Event::OwnerTookOver(OwnerTookOver { epoch, node: self.node.clone() }), false)
+        let (node, audit_head) = (self.node.clone(), self.audit_head.clone());
+        Decision::with(Event::OwnerTookOver(OwnerTookOver { epoch, node, audit_head }), false)
     }
 }

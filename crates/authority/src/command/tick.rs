@@ -45,6 +45,7 @@ fn decide_due_task(state: &State, slot: Slot, now: Time, events: &mut Vec<Event>
                 cause: CancelCause::Deadline,
                 reason: Arc::from("deadline"),
                 grace_until: now.plus_ms(state.queue_at(slot).settings.cancel_grace_ms),
+                by: None,
             })),
         },
         Phase::Completed { .. } | Phase::Failed { .. } | Phase::Dead { .. } => {}

@@ -8,7 +8,7 @@ use crate::lease_ref::{LeaseRef, LeaseStatus};
 use crate::limits::MAX_REPORTS;
 use crate::rules;
 use crate::state::Slot;
-use crate::{DeadReason, Decision, Digest, Lease, Outcome, Rejection, State, Task, Time};
+use crate::{Actor, DeadReason, Decision, Digest, Lease, Outcome, Rejection, State, Task, Time};
 
 /// Exactly one of these answers every report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,7 +111,17 @@ fn wait_again(state: &State, slot: Slot, lease: &Lease, cause: ExpiryCause, now:
 
 /// The end of a task without a report.
 pub(super) fn dead(task: &Task, reason: DeadReason, detail: Option<Arc<str>>) -> Event {
-    Event::TaskDead(TaskDead { task: task.id, reason, detail, report: None })
+    killed(task, reason, detail, &None)
+}
+
+/// The same, because somebody asked for it.
+pub(super) fn killed(
+    task: &Task,
+    reason: DeadReason,
+    detail: Option<Arc<str>>,
+    by: &Option<Arc<Actor>>,
+) -> Event {
+    Event::TaskDead(TaskDead { task: task.id, reason, detail, report: None, by: by.clone() })
 }
 
 /// Whether the events end their task.

@@ -32,7 +32,7 @@ use crate::field::{Describe, NamedField};
 use crate::rules;
 use crate::state::{Slot, State};
 use crate::{
-    ApiKey, CancelCause, Contract, DeadReason, Digest, Position, Properties, QueueConfig, QueueKey,
+    Actor, ApiKey, CancelCause, Contract, DeadReason, Digest, Position, Properties, QueueConfig, QueueKey,
     ReportDetails, Task, TaskError, TaskId, TaskOptions, Time,
 };
 

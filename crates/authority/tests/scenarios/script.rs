@@ -119,19 +119,19 @@ impl Script {
             "cancel" => {
                 let (task, scope) = (self.task(words)?, scope(words));
                 let reason = words.text("reason").unwrap_or_else(|| Arc::from("user_requested"));
-                Command::CancelTask(CancelTask { scope, task, reason })
+                Command::CancelTask(CancelTask { scope, task, reason, by: None })
             }
             "kill" => {
                 let (task, scope) = (self.task(words)?, scope(words));
-                Command::KillTask(KillTask { scope, task, detail: words.text("detail") })
+                Command::KillTask(KillTask { scope, task, detail: words.text("detail"), by: None })
             }
             "redrive" => {
                 let (task, id) = (self.task(words)?, self.task(words)?);
-                Command::RedriveTask(RedriveTask { scope: scope(words), task, id })
+                Command::RedriveTask(RedriveTask { scope: scope(words), task, id, by: None })
             }
             "configure" => {
                 let queue = queue(words);
-                Command::ConfigureQueue(ConfigureQueue { queue, config: config(words)? })
+                Command::ConfigureQueue(ConfigureQueue { queue, config: config(words)?, by: None })
             }
             "session" => {
                 let (worker, session) = (Arc::from(words.next()?), Arc::from(words.next()?));
@@ -143,10 +143,10 @@ impl Script {
             }
             "detach" => {
                 let (task, operation) = (self.task(words)?, Arc::from(words.next()?));
-                Command::DetachOperation(DetachOperation { scope: scope(words), task, operation })
+                Command::DetachOperation(DetachOperation { scope: scope(words), task, operation, by: None })
             }
-            "key" => Command::RotateTokenKey(RotateTokenKey { key_id: Arc::from(words.next()?) }),
-            "owner" => Command::TakeOver(TakeOver { node: Arc::from(words.next()?) }),
+            "key" => Command::RotateTokenKey(RotateTokenKey { key_id: Arc::from(words.next()?), by: None }),
+            "owner" => Command::TakeOver(TakeOver { node: Arc::from(words.next()?), audit_head: None }),
             "createKey" => {
                 let id = words.next()?;
                 commands::create_key(id, words.next()?)

@@ -74,7 +74,9 @@ impl Actor {
                 Command::ReleaseLease(ReleaseLease { lease: self.lease(), cause: ReleaseCause::Worker })
             }
             80..84 => self.cancel(),
-            84..85 => Command::KillTask(KillTask { scope: self.scope(), task: self.task(), detail: None }),
+            84..85 => {
+                Command::KillTask(KillTask { scope: self.scope(), task: self.task(), detail: None, by: None })
+            }
             85..87 => {
                 let by = self.prng.pick(&WORKERS);
                 commands::start(&self.lease(), by)
@@ -156,12 +158,12 @@ impl Actor {
 
     fn cancel(&mut self) -> Command {
         let (scope, task) = (self.scope(), self.task());
-        Command::CancelTask(CancelTask { scope, task, reason: Arc::from("stop") })
+        Command::CancelTask(CancelTask { scope, task, reason: Arc::from("stop"), by: None })
     }
 
     fn redrive(&mut self) -> Command {
         let (scope, task, id) = (self.scope(), self.task(), self.new_id());
-        Command::RedriveTask(RedriveTask { scope, task, id })
+        Command::RedriveTask(RedriveTask { scope, task, id, by: None })
     }
 
     fn configure(&mut self) -> Command {
@@ -182,7 +184,7 @@ impl Actor {
         };
         let name = Arc::from(self.prng.pick(&QUEUES));
         let queue = Arc::new(QueueKey { scope: self.scope(), name });
-        Command::ConfigureQueue(ConfigureQueue { queue, config })
+        Command::ConfigureQueue(ConfigureQueue { queue, config, by: None })
     }
 
     fn session(&mut self) -> Command {

@@ -126,15 +126,15 @@ pub(crate) fn release(lease: &LeaseRef) -> Command {
 }
 
 pub(crate) fn cancel(task: TaskId) -> Command {
-    Command::CancelTask(CancelTask { scope: scope(), task, reason: Arc::from("user_requested") })
+    Command::CancelTask(CancelTask { scope: scope(), task, reason: Arc::from("user_requested"), by: None })
 }
 
 pub(crate) fn kill(task: TaskId) -> Command {
-    Command::KillTask(KillTask { scope: scope(), task, detail: None })
+    Command::KillTask(KillTask { scope: scope(), task, detail: None, by: None })
 }
 
 pub(crate) fn redrive(task: TaskId, id: u128) -> Command {
-    Command::RedriveTask(RedriveTask { scope: scope(), task, id: TaskId(id) })
+    Command::RedriveTask(RedriveTask { scope: scope(), task, id: TaskId(id), by: None })
 }
 
 pub(crate) fn end_worker(worker: &str) -> Command {
@@ -150,7 +150,7 @@ pub(crate) fn session(worker: &str, session: &str) -> Command {
 }
 
 pub(crate) fn configure(name: &str, config: QueueConfig) -> Command {
-    Command::ConfigureQueue(ConfigureQueue { queue: queue(name), config })
+    Command::ConfigureQueue(ConfigureQueue { queue: queue(name), config, by: None })
 }
 
 pub(crate) fn api_key(id: &str, name: &str) -> ApiKey {
@@ -169,11 +169,11 @@ pub(crate) fn api_key(id: &str, name: &str) -> ApiKey {
 }
 
 pub(crate) fn create_key(id: &str, name: &str) -> Command {
-    Command::CreateKey(CreateKey { key: Arc::new(api_key(id, name)) })
+    Command::CreateKey(CreateKey { key: Arc::new(api_key(id, name)), by: None })
 }
 
 pub(crate) fn revoke_key(id: &str) -> Command {
-    Command::RevokeKey(RevokeKey { key_id: Arc::from(id), revoked_by: Arc::from("root") })
+    Command::RevokeKey(RevokeKey { key_id: Arc::from(id), revoked_by: Arc::from("root"), by: None })
 }
 
 pub(crate) fn tick() -> Command {

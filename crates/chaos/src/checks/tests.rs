@@ -70,6 +70,7 @@ fn events() -> Vec<(u64, Event)> {
         properties: Default::default(),
         options: None,
         operation: None,
+        by: None,
     };
     let granted = |attempt| {
         Event::LeaseGranted(LeaseGranted {

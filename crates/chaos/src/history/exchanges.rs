@@ -94,7 +94,7 @@ fn request(names: &mut Names, call: &WorkerCall) -> Request {
             session: session.as_str().into(),
         }),
         WorkerRequest::RotateKey(key_id) => {
-            Command::RotateTokenKey(RotateTokenKey { key_id: key_id.clone() })
+            Command::RotateTokenKey(RotateTokenKey { key_id: key_id.clone(), by: None })
         }
         WorkerRequest::Release(lease) => {
             Command::ReleaseLease(ReleaseLease { lease: names.lease(lease), cause: ReleaseCause::Worker })

@@ -306,6 +306,7 @@ mod tests {
             properties: Arc::default(),
             options: None,
             operation: None,
+            by: None,
         }));
         Recorded { position: Position(position), at: Time(position), prev: None, event }
     }

@@ -46,6 +46,8 @@ pub struct Options {
     pub snapshot_after_bytes: u64,
     /// The name of the owner in the ledger's records.
     pub node: String,
+    /// The last line of the audit trail, recorded with the start.
+    pub audit_head: Option<Arc<str>>,
 }
 
 impl Default for Options {
@@ -59,6 +61,7 @@ impl Default for Options {
             queue_creation: QueueCreation::default(),
             snapshot_after_bytes: SNAPSHOT_AFTER_BYTES,
             node: "embedded".into(),
+            audit_head: None,
         }
     }
 }
@@ -194,17 +197,16 @@ pub fn start(storage: Storage, options: Options) -> Result<Running, StartError> 
         })
         .collect::<Result<Vec<_>, StartError>>()?;
     let (runners, projections): (Vec<_>, Vec<_>) = runners.into_iter().unzip();
-    drop(durable_positions);
     let registry = driver.engine.registry().clone();
     let (ended_sender, ended) = oneshot::channel();
     let (ready_sender, ready) = std::sync::mpsc::channel();
-    let node = options.node.as_str().into();
+    let take_over = TakeOver { node: options.node.as_str().into(), audit_head: options.audit_head };
     std::thread::Builder::new().name("lessor-writer".into()).spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
         let result = match runtime {
             Err(error) => Err(Failure(error.to_string())),
             Ok(runtime) => runtime.block_on(async {
-                let first = driver.take_over(node).await;
+                let first = driver.take_over(take_over).await;
                 let _ = ready_sender
                     .send(first.clone().map(|()| driver.engine.state().owner().map_or(0, |o| o.epoch)));
                 first?;
@@ -229,6 +231,7 @@ pub fn start(storage: Storage, options: Options) -> Result<Running, StartError> 
         registry,
         metrics,
         takes_work: takes_work_changes,
+        durable: durable_positions,
     };
     let report = StartReport { snapshot, replayed, replay_took, took: began.elapsed(), tasks, epoch };
     Ok(Running { handle, report, stop, ended, projections, found })
@@ -237,10 +240,10 @@ pub fn start(storage: Storage, options: Options) -> Result<Running, StartError> 
 impl Driver {
     /// The first act of an owner: record that it is one, and expire what ran out meanwhile. Nothing is served before
     /// both are durable.
-    async fn take_over(&mut self, node: Arc<str>) -> Result<(), Failure> {
+    async fn take_over(&mut self, take_over: TakeOver) -> Result<(), Failure> {
         let now = self.clock.now();
         let (no_caller, _) = oneshot::channel();
-        self.engine.receive(Request::decide(Command::TakeOver(TakeOver { node })), now, no_caller);
+        self.engine.receive(Request::decide(Command::TakeOver(take_over)), now, no_caller);
         self.engine.tick(now);
         self.step();
         while self.in_flight {

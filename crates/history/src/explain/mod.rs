@@ -77,7 +77,12 @@ pub fn explain(task: TaskId, records: &[HistoryRecord], defaults: &QueueDefaults
         cancel: None,
     };
     for record in records.iter().filter(|record| concerns(task, &record.event)) {
+        let known = explainer.timeline.steps.len();
         explainer.add_record(record);
+        // A record makes at most one step.
+        if let Some(step) = explainer.timeline.steps.get_mut(known) {
+            step.by = record.event.by().cloned();
+        }
     }
     explainer.timeline
 }

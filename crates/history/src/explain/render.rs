@@ -14,6 +14,13 @@ const DAY_MS: u64 = 24 * HOUR_MS;
 impl Step {
     /// What happened, in one sentence.
     pub fn render(&self) -> String {
+        match &self.by {
+            Some(by) => format!("{}, by {by}", self.render_kind()),
+            None => self.render_kind(),
+        }
+    }
+
+    fn render_kind(&self) -> String {
         let attempt = self.attempt.map_or("the attempt".to_owned(), |attempt| format!("attempt {attempt}"));
         let worker = self.worker.as_deref().unwrap_or("its worker");
         let ran = self.ran_ms.map_or(String::new(), |ms| format!(" after {}", span(ms)));
@@ -221,7 +228,19 @@ pub(super) fn span(ms: u64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use authority::{Actor, ActorKind, Position, Time};
+
     use super::*;
+
+    #[test]
+    fn a_step_names_who_asked_for_it() {
+        let by = Some(Arc::new(Actor::new(ActorKind::Token, "https://issuer", "ci")));
+        let kind = StepKind::Started { by: "w1".into() };
+        let step = Step { by, attempt: Some(1), ..Step::new(Position(1), Time(0), kind) };
+        assert_eq!(step.render(), "w1 began attempt 1, by the token ci (https://issuer)");
+    }
 
     #[test]
     fn spans_are_told_in_their_two_largest_units() {

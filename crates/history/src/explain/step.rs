@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use authority::event::{ExpiryCause, ReleaseCause};
-use authority::{CancelCause, DeadReason, Event, Position, TaskError, TaskId, Time};
+use authority::{Actor, CancelCause, DeadReason, Event, Position, TaskError, TaskId, Time};
 
 /// What one record did, and what the records before it say about that.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,6 +17,8 @@ pub struct Step {
     pub ran_ms: Option<u64>,
     /// How often its lease was extended, when this ended it.
     pub extensions: Option<u32>,
+    /// Who asked for it, if that is recorded.
+    pub by: Option<Arc<Actor>>,
     pub kind: StepKind,
 }
 
@@ -150,7 +152,7 @@ impl DiscardReason {
 
 impl Step {
     pub(super) fn new(position: Position, at: Time, kind: StepKind) -> Step {
-        Step { position, at, attempt: None, worker: None, ran_ms: None, extensions: None, kind }
+        Step { position, at, attempt: None, worker: None, ran_ms: None, extensions: None, by: None, kind }
     }
 }
 

@@ -101,13 +101,14 @@ impl Script {
 
     fn dead(self, second: u64, reason: DeadReason, detail: Option<&str>) -> Script {
         let detail = detail.map(Arc::from);
-        self.at(second, Event::TaskDead(TaskDead { task: TASK, reason, detail, report: None }))
+        self.at(second, Event::TaskDead(TaskDead { task: TASK, reason, detail, report: None, by: None }))
     }
 
     fn cancel_requested(self, second: u64, cause: CancelCause, reason: &str) -> Script {
         let grace_until = Time(second * 1_000 + 30_000);
         let reason = Arc::from(reason);
-        self.at(second, Event::CancelRequested(CancelRequested { task: TASK, cause, reason, grace_until }))
+        let stop = CancelRequested { task: TASK, cause, reason, grace_until, by: None };
+        self.at(second, Event::CancelRequested(stop))
     }
 
     fn discarded(self, second: u64, attempt: u32, lease: Position) -> Script {
@@ -143,6 +144,7 @@ fn created(not_before: Option<Time>, options: Option<TaskOptions>) -> Event {
         properties: Arc::new(Properties::default()),
         options: options.map(Arc::new),
         operation: None,
+        by: None,
     }))
 }
 
@@ -235,7 +237,7 @@ fn a_final_failure_says_whether_attempts_were_left() {
     assert!(only.failed(1, NextStep::Final).render()[1].contains("the only attempt allowed"));
 
     let config = QueueConfig { max_attempts: Some(2), ..QueueConfig::default() };
-    let configured = Event::QueueConfigured(QueueConfigured { queue: queue(), config });
+    let configured = Event::QueueConfigured(QueueConfigured { queue: queue(), config, by: None });
     let last = Script(Vec::new())
         .at(0, configured)
         .at(0, created(None, None))
@@ -286,7 +288,7 @@ fn a_cancel_that_the_worker_obeys() {
     let (lease, digest) = (script.lease(), Digest([1; 16]));
     let report = Some(DeadReport { fencing_token: lease, digest, error: error(), details: None });
     let (reason, detail) = (DeadReason::Cancelled, Some(Arc::from("budget")));
-    let script = script.at(8, Event::TaskDead(TaskDead { task: TASK, reason, detail, report }));
+    let script = script.at(8, Event::TaskDead(TaskDead { task: TASK, reason, detail, report, by: None }));
     assert_eq!(
         script.render()[2],
         "the task is DEAD: it was cancelled (budget); attempt 1 ended after 8 s: w1 reported USER_CODE E7: boom"
@@ -353,7 +355,8 @@ fn a_late_report_is_discarded_and_says_why() {
 
 #[test]
 fn a_restart_is_told_only_while_somebody_works_on_the_task() {
-    let restart = |epoch| Event::OwnerTookOver(OwnerTookOver { epoch, node: Arc::from("n") });
+    let restart =
+        |epoch| Event::OwnerTookOver(OwnerTookOver { epoch, node: Arc::from("n"), audit_head: None });
     let script = Script(Vec::new())
         .at(0, restart(1))
         .at(1, created(None, None))
@@ -393,7 +396,10 @@ fn started_by_another_and_joined_by_waiters() {
             }),
         )
         .at(2, Event::OperationAttached(OperationAttached { task: TASK, operation: Arc::from("op1") }))
-        .at(3, Event::OperationDetached(OperationDetached { task: TASK, operation: Arc::from("op1") }));
+        .at(
+            3,
+            Event::OperationDetached(OperationDetached { task: TASK, operation: Arc::from("op1"), by: None }),
+        );
     assert_eq!(
         script.render()[1..],
         [

@@ -1,7 +1,7 @@
 //! The messages of records: the authority's field tables, encoded.
 
 use authority::event::{self, DeadReport, Event};
-use authority::{ApiKey, QueueConfig, ReportDetails, TaskOptions, event_table, message_table};
+use authority::{Actor, ApiKey, QueueConfig, ReportDetails, TaskOptions, event_table, message_table};
 
 use super::codec::{Field, Fields, Message, UNKNOWN_FIELD, Value, messages, write_block};
 use super::error::DecodeError;

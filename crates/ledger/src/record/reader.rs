@@ -49,6 +49,7 @@ impl Reader {
             properties: no_properties(),
             options: None,
             operation: None,
+            by: None,
         };
         Ok(Some(Record { at: Time(at), prev: None, event: Event::TaskCreated(Box::new(event)) }))
     }

@@ -4,8 +4,8 @@ use std::sync::{Arc, LazyLock};
 
 use authority::event::{ExpiryCause, NextStep, ReleaseCause};
 use authority::{
-    ApiKey, Backoff, CancelCause, CancelRequest, Category, Contract, DeadReason, Dedup, Digest, Lease,
-    Outcome, Owner, Properties, PushTarget, QueueConfig, QueueKey, Report, Role, Scope, SecretHash,
+    ActorKind, ApiKey, Backoff, CancelCause, CancelRequest, Category, Contract, DeadReason, Dedup, Digest,
+    Lease, Outcome, Owner, Properties, PushTarget, QueueConfig, QueueKey, Report, Role, Scope, SecretHash,
     StoredKey, TaskError, TaskId, Time, TokenKey,
 };
 use prost::encoding::encode_varint;
@@ -63,6 +63,7 @@ enumerations! {
     ReleaseCause "the cause of a release",
     Contract "the contract of a lease",
     Role "the role of a key",
+    ActorKind "the kind of an actor",
 }
 
 /// Sixteen bytes as two halves, so that reading an id allocates nothing.

@@ -24,6 +24,7 @@ fn task_created(position: u64, repeat_from: u64) -> Vec<u8> {
         properties: Arc::new(Properties::default()),
         options: None,
         operation: None,
+        by: None,
     };
     let mut bytes = Vec::new();
     record::encode(Time(position), None, &Event::TaskCreated(Box::new(event)), &mut bytes);

@@ -94,6 +94,8 @@ fn protobuf(rust: &str) -> String {
         "SecretHash" => "bytes",
         "Vec<Arc<str>>" => "repeated string",
         "Vec<Role>" => "repeated role",
+        "Arc<Actor>" => "Actor",
+        "ActorKind" => "actor kind",
         other => panic!("docs/records.md has no name for {other}"),
     };
     name.to_owned()

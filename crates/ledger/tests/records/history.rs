@@ -104,8 +104,9 @@ impl History {
                 scope: scope(),
                 task: self.a_task(),
                 reason: "enough".into(),
+                by: None,
             }),
-            31 => Command::KillTask(KillTask { scope: scope(), task: self.a_task(), detail: None }),
+            31 => Command::KillTask(KillTask { scope: scope(), task: self.a_task(), detail: None, by: None }),
             32 => self.redrive(),
             33 => self.configure(),
             34 => {
@@ -118,10 +119,12 @@ impl History {
             }
             36 => {
                 let (task, operation) = (self.a_task(), self.name("o", 3));
-                Command::DetachOperation(DetachOperation { scope: scope(), task, operation })
+                Command::DetachOperation(DetachOperation { scope: scope(), task, operation, by: None })
             }
-            37 if self.draw(2) == 0 => Command::TakeOver(TakeOver { node: self.name("n", 2) }),
-            37 => Command::RotateTokenKey(RotateTokenKey { key_id: self.name("k", 3) }),
+            37 if self.draw(2) == 0 => {
+                Command::TakeOver(TakeOver { node: self.name("n", 2), audit_head: None })
+            }
+            37 => Command::RotateTokenKey(RotateTokenKey { key_id: self.name("k", 3), by: None }),
             38 if self.draw(2) == 0 => self.key(),
             38 => Command::Tick(Tick),
             _ => Command::Purge(Purge { by_age: true }),
@@ -131,7 +134,7 @@ impl History {
     fn key(&mut self) -> Command {
         let id = self.name("key", 4);
         if self.draw(3) == 0 {
-            return Command::RevokeKey(RevokeKey { key_id: id, revoked_by: "root".into() });
+            return Command::RevokeKey(RevokeKey { key_id: id, revoked_by: "root".into(), by: None });
         }
         Command::CreateKey(CreateKey {
             key: Arc::new(ApiKey {
@@ -146,6 +149,7 @@ impl History {
                 created_by: "root".into(),
                 properties: Vec::new(),
             }),
+            by: None,
         })
     }
 
@@ -207,7 +211,7 @@ impl History {
 
     fn redrive(&mut self) -> Command {
         let task = self.a_task();
-        Command::RedriveTask(RedriveTask { scope: scope(), task, id: self.new_id() })
+        Command::RedriveTask(RedriveTask { scope: scope(), task, id: self.new_id(), by: None })
     }
 
     /// Short times, so that leases expire and final tasks are purged within the history.
@@ -218,7 +222,7 @@ impl History {
             cancel_grace_ms: Some(100),
             ..QueueConfig::default()
         };
-        Command::ConfigureQueue(ConfigureQueue { queue: self.queue(), config })
+        Command::ConfigureQueue(ConfigureQueue { queue: self.queue(), config, by: None })
     }
 
     fn new_id(&mut self) -> TaskId {

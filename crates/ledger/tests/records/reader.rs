@@ -21,6 +21,7 @@ fn plain_task(at: u64, id: (u64, u64), queue: &str, payload: &[u8]) -> Vec<u8> {
         properties: Arc::new(Properties::default()),
         options: None,
         operation: None,
+        by: None,
     };
     let mut bytes = Vec::new();
     Record { at: Time(at), prev: None, event: Event::TaskCreated(Box::new(event)) }.encode(&mut bytes);

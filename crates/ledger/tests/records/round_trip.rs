@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use authority::{Owner, Position, StoredKey, Time, TokenKey};
+use authority::{Actor, ActorKind, Owner, Position, State, StoredKey, Time, TokenKey};
+use ledger::digest::state_digest;
 use ledger::record::snapshot::{self, BlockDecoder, SnapshotEntry};
 use ledger::record::{decode, encode};
 use proptest::prelude::*;
 
-use crate::strategies;
+use crate::{samples, strategies};
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2_000, failure_persistence: None, ..ProptestConfig::default() })]
@@ -80,4 +81,26 @@ fn a_task_that_requires_nothing_shares_its_properties_with_the_others() {
         other => panic!("{} is not a task", other.name()),
     };
     assert!(Arc::ptr_eq(&properties(), &properties()));
+}
+
+/// Versions that do not know who asked skip it, so nothing may depend on it.
+#[test]
+fn who_asked_is_in_the_record_and_not_in_the_state() {
+    let (mut with, mut without) = (State::new(), State::new());
+    let by = Arc::new(Actor::new(ActorKind::Key, "4f2a", "ci"));
+    let mut named = 0;
+    for record in samples::records() {
+        let mut event = record.event.clone();
+        strategies::set_actor(&mut event, Some(by.clone()));
+        let mut bytes = Vec::new();
+        encode(record.at, record.prev, &event, &mut bytes);
+        let decoded = decode(&bytes).unwrap();
+        assert_eq!((decoded.event.by(), &decoded.event), (event.by(), &event));
+        named += usize::from(event.by().is_some());
+        // The samples are no history, so most do not fit; those that do must do the same.
+        let applied = (with.apply(record.at, &event), without.apply(record.at, &record.event));
+        assert_eq!(applied.0.is_ok(), applied.1.is_ok(), "{}", event.name());
+        assert_eq!(state_digest(&with), state_digest(&without), "{}", event.name());
+    }
+    assert_eq!(named, 8);
 }

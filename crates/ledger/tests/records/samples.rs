@@ -124,6 +124,7 @@ fn events() -> Vec<Event> {
             properties: properties(),
             options: Some(Arc::new(options())),
             operation: Some("operation-1".into()),
+            by: None,
         })),
         Event::LeaseGranted(LeaseGranted {
             task: TASK,
@@ -178,6 +179,7 @@ fn events() -> Vec<Event> {
                 error: error(),
                 details: details(),
             }),
+            by: None,
         }),
         Event::TaskCancelled(TaskCancelled { task: TASK, fencing_token: LEASE, attempt: 2, digest: DIGEST }),
         Event::CancelRequested(CancelRequested {
@@ -185,15 +187,16 @@ fn events() -> Vec<Event> {
             cause: CancelCause::User,
             reason: "user_requested".into(),
             grace_until: Time(1_790_000_030_000),
+            by: None,
         }),
         Event::OperationAttached(OperationAttached { task: TASK, operation: "operation-2".into() }),
-        Event::OperationDetached(OperationDetached { task: TASK, operation: "operation-2".into() }),
-        Event::QueueConfigured(QueueConfigured { queue: queue(), config: config() }),
+        Event::OperationDetached(OperationDetached { task: TASK, operation: "operation-2".into(), by: None }),
+        Event::QueueConfigured(QueueConfigured { queue: queue(), config: config(), by: None }),
         Event::TasksPurged(TasksPurged { tasks: vec![TASK, OTHER] }),
-        Event::TokenKeyRotated(TokenKeyRotated { key_id: "key-7".into() }),
-        Event::OwnerTookOver(OwnerTookOver { epoch: 4, node: "node-a".into() }),
-        Event::KeyCreated(KeyCreated { key: api_key() }),
-        Event::KeyRevoked(KeyRevoked { key_id: "k7".into(), revoked_by: "root".into() }),
+        Event::TokenKeyRotated(TokenKeyRotated { key_id: "key-7".into(), by: None }),
+        Event::OwnerTookOver(OwnerTookOver { epoch: 4, node: "node-a".into(), audit_head: None }),
+        Event::KeyCreated(KeyCreated { key: api_key(), by: None }),
+        Event::KeyRevoked(KeyRevoked { key_id: "k7".into(), revoked_by: "root".into(), by: None }),
     ]
 }
 

@@ -17,7 +17,32 @@ pub(crate) fn record() -> impl Strategy<Value = ledger::record::Record> {
 }
 
 pub(crate) fn event() -> impl Strategy<Value = Event> {
-    prop_oneof![about_leases(), about_tasks(), about_the_rest()]
+    // Boxed: all kinds in one value are too large for the stack of a test.
+    let event = prop_oneof![about_leases().boxed(), about_tasks().boxed(), about_the_rest().boxed()];
+    (event, option::of(actor().prop_map(Arc::new))).prop_map(|(mut event, by)| {
+        set_actor(&mut event, by);
+        event
+    })
+}
+
+fn actor() -> impl Strategy<Value = Actor> {
+    let kind = proptest::sample::select(&ActorKind::ALL[..]);
+    (kind, text(), text()).prop_map(|(kind, id, name)| Actor { kind, id, name })
+}
+
+/// Says who asked for an event, if its record can.
+pub(crate) fn set_actor(event: &mut Event, by: Option<Arc<Actor>>) {
+    match event {
+        Event::TaskCreated(event) => event.by = by,
+        Event::TaskDead(event) => event.by = by,
+        Event::CancelRequested(event) => event.by = by,
+        Event::OperationDetached(event) => event.by = by,
+        Event::QueueConfigured(event) => event.by = by,
+        Event::TokenKeyRotated(event) => event.by = by,
+        Event::KeyCreated(event) => event.by = by,
+        Event::KeyRevoked(event) => event.by = by,
+        _ => {}
+    }
 }
 
 pub(crate) fn task() -> impl Strategy<Value = (QueueKey, Task)> {
@@ -147,13 +172,19 @@ fn about_tasks() -> impl Strategy<Value = Event> {
             })
         ),
         (task_id(), dead_reason(), option::of(text()), option::of(dead_report)).prop_map(
-            |(task, reason, detail, report)| Event::TaskDead(TaskDead { task, reason, detail, report })
+            |(task, reason, detail, report)| Event::TaskDead(TaskDead {
+                task,
+                reason,
+                detail,
+                report,
+                by: None
+            })
         ),
         (task_id(), position(), any::<u32>(), digest()).prop_map(|(task, lease, attempt, digest)| {
             Event::TaskCancelled(TaskCancelled { task, fencing_token: lease, attempt, digest })
         }),
         (task_id(), cancel_cause(), text(), time()).prop_map(|(task, cause, reason, grace_until)| {
-            Event::CancelRequested(CancelRequested { task, cause, reason, grace_until })
+            Event::CancelRequested(CancelRequested { task, cause, reason, grace_until, by: None })
         }),
     ]
 }
@@ -162,18 +193,27 @@ fn about_the_rest() -> impl Strategy<Value = Event> {
     prop_oneof![
         (task_id(), text())
             .prop_map(|(task, operation)| Event::OperationAttached(OperationAttached { task, operation })),
-        (task_id(), text())
-            .prop_map(|(task, operation)| Event::OperationDetached(OperationDetached { task, operation })),
+        (task_id(), text()).prop_map(|(task, operation)| Event::OperationDetached(OperationDetached {
+            task,
+            operation,
+            by: None
+        })),
         (queue_key(), queue_config()).prop_map(|(queue, config)| Event::QueueConfigured(QueueConfigured {
             queue: Arc::new(queue),
-            config
+            config,
+            by: None
         })),
         vec(task_id(), 0..20).prop_map(|tasks| Event::TasksPurged(TasksPurged { tasks })),
-        text().prop_map(|key_id| Event::TokenKeyRotated(TokenKeyRotated { key_id })),
-        (number(), text()).prop_map(|(epoch, node)| Event::OwnerTookOver(OwnerTookOver { epoch, node })),
-        api_key().prop_map(|key| Event::KeyCreated(KeyCreated { key: Arc::new(key) })),
-        (text(), text())
-            .prop_map(|(key_id, revoked_by)| Event::KeyRevoked(KeyRevoked { key_id, revoked_by })),
+        text().prop_map(|key_id| Event::TokenKeyRotated(TokenKeyRotated { key_id, by: None })),
+        (number(), text(), option::of(text())).prop_map(|(epoch, node, audit_head)| {
+            Event::OwnerTookOver(OwnerTookOver { epoch, node, audit_head })
+        }),
+        api_key().prop_map(|key| Event::KeyCreated(KeyCreated { key: Arc::new(key), by: None })),
+        (text(), text()).prop_map(|(key_id, revoked_by)| Event::KeyRevoked(KeyRevoked {
+            key_id,
+            revoked_by,
+            by: None
+        })),
     ]
 }
 
@@ -211,6 +251,7 @@ fn task_created() -> impl Strategy<Value = TaskCreated> {
             properties,
             options: options.map(Arc::new),
             operation,
+            by: None,
         },
     )
 }

@@ -85,7 +85,7 @@ fn a_task_that_is_created_again_while_its_snapshot_is_taken_is_stored_once() {
     for task in [first, second] {
         apply(&mut state, created(task));
         let (reason, detail, report) = (DeadReason::Killed, None, None);
-        apply(&mut state, Event::TaskDead(TaskDead { task, reason, detail, report }));
+        apply(&mut state, Event::TaskDead(TaskDead { task, reason, detail, report, by: None }));
     }
     let mut blocks = vec![Vec::new(), Vec::new(), Vec::new()];
     let begin = state.position();
@@ -114,6 +114,7 @@ fn created(task: TaskId) -> Event {
         properties: Default::default(),
         options: None,
         operation: None,
+        by: None,
     }))
 }
 

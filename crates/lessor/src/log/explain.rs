@@ -98,6 +98,7 @@ fn step_fields(step: &Step) -> Fields {
     out.put("workerId", step.worker.as_deref());
     out.put("ranMs", step.ran_ms);
     out.put("extensions", step.extensions);
+    out.put("by", step.by.as_deref().map(fields::actor));
     details(&mut out, &step.kind);
     out.put("words", step.render());
     out
@@ -145,7 +146,7 @@ fn details(out: &mut Fields, what: &StepKind) {
         StepKind::Discarded { why } => out.put("why", why.name()),
         StepKind::Restarted { epoch } => out.put("epoch", *epoch),
         StepKind::Note { event, .. } => {
-            out.extend(event.fields().into_iter().filter(|(name, _)| *name != "taskId"));
+            out.extend(event.fields().into_iter().filter(|(name, _)| !matches!(*name, "taskId" | "by")));
         }
         StepKind::Purged => {}
     }

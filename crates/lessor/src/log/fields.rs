@@ -1,6 +1,6 @@
 //! A record as JSON, with every field that it has. Names are those of the HTTP contract where it has one.
 
-use authority::{Backoff, FieldValue, NamedField, Position, QueueKey, TaskError, Time};
+use authority::{Actor, Backoff, FieldValue, NamedField, Position, QueueKey, TaskError, Time};
 use ledger::record::Record;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Value, json};
@@ -59,6 +59,7 @@ impl Fields {
                 FieldValue::Texts(texts) => {
                     self.put(name, texts.iter().map(|text| &**text).collect::<Vec<_>>());
                 }
+                FieldValue::Actor(by) => self.put(name, actor(by)),
                 FieldValue::Roles(roles) => {
                     self.put(name, roles.iter().map(|role| role.name()).collect::<Vec<_>>());
                 }
@@ -97,6 +98,10 @@ impl Serialize for Fields {
         self.0.iter().try_for_each(|(name, value)| map.serialize_entry(name, value))?;
         map.end()
     }
+}
+
+pub(super) fn actor(actor: &Actor) -> Value {
+    json!({"kind": actor.kind.name(), "id": &*actor.id, "name": &*actor.name})
 }
 
 pub(super) fn error(error: &TaskError) -> Value {

@@ -79,6 +79,7 @@ mod tests {
             properties: Arc::default(),
             options: None,
             operation: None,
+            by: None,
         }))
     }
 

@@ -5,7 +5,7 @@ mod dump;
 mod explain;
 mod fields;
 mod filter;
-mod moment;
+pub(crate) mod moment;
 mod progress;
 mod state;
 mod verify;

@@ -9,13 +9,13 @@ use ledger::Reader;
 use crate::client::duration::parse_ms;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Moment {
+pub(crate) enum Moment {
     Position(Position),
     Time(Time),
 }
 
 /// Reads `1234`, `2030-01-31T12:00:00Z` or `10m`, which is ten minutes ago.
-pub(super) fn parse(text: &str) -> Result<Moment, String> {
+pub(crate) fn parse(text: &str) -> Result<Moment, String> {
     parse_at(text, Timestamp::now())
 }
 

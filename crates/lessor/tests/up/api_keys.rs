@@ -11,21 +11,21 @@ use crate::support::{Server, lessor};
 const SMALL: [&str; 4] = ["--segment-mib", "32", "--preallocate-mib", "1"];
 
 /// Creates an admin key in a data directory, offline.
-fn init(data: &Path, arguments: &[&str]) -> Output {
+pub(crate) fn init(data: &Path, arguments: &[&str]) -> Output {
     lessor(&["init", "--data"]).arg(data).args(SMALL).args(arguments).output().unwrap()
 }
 
-fn printed(output: &Output) -> String {
+pub(crate) fn printed(output: &Output) -> String {
     assert!(output.status.success(), "{output:?}");
     String::from_utf8(output.stdout.clone()).unwrap().trim().to_owned()
 }
 
-fn key(server: &Server, admin: &str, arguments: &[&str]) -> Output {
+pub(crate) fn key(server: &Server, admin: &str, arguments: &[&str]) -> Output {
     lessor(&["key", "--url", &server.url()]).env("LESSOR_API_KEY", admin).args(arguments).output().unwrap()
 }
 
 /// The status of a read with this key.
-fn status(server: &Server, key: &str, path: &str) -> u16 {
+pub(crate) fn status(server: &Server, key: &str, path: &str) -> u16 {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let client = reqwest::Client::builder().no_proxy().build().unwrap();
     let request = client.get(format!("{}{path}", server.url())).bearer_auth(key);
@@ -67,6 +67,9 @@ fn the_first_key_comes_from_init_and_makes_others_until_they_are_revoked() {
     let dump = lessor(&["log", "--data"]).arg(server.data()).args(["dump", "--json"]).output().unwrap();
     let dump = printed(&dump);
     assert!(dump.contains("KeyCreated") && dump.contains("\"revokedBy\":\"admin\""), "{dump}");
+    let id = admin.split('_').nth(1).unwrap();
+    let by = format!(r#""by":{{"id":"{id}","kind":"key","name":"admin"}}"#);
+    assert_eq!(dump.matches(&by).count(), 2, "of the creation and the revocation: {dump}");
     assert!(!dump.contains("secretHash"));
     let (_, log) = server.terminate();
     for secret in [secret, admin.rsplit('_').next().unwrap()] {

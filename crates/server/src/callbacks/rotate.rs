@@ -5,6 +5,7 @@ use wire::{RotateTokenKey, TokenKeyRotated};
 
 use crate::app::App;
 use crate::convert::Problem;
+use crate::edge::auth::Caller;
 use crate::edge::operator::Operator;
 use crate::edge::{Fails, InOrDefault, Out};
 
@@ -22,9 +23,10 @@ use crate::edge::{Fails, InOrDefault, Out};
 pub(crate) async fn rotate(
     State(app): State<App>,
     _: Operator,
+    caller: Caller,
     InOrDefault(body): InOrDefault<RotateTokenKey>,
 ) -> Result<Out<TokenKeyRotated>, Problem> {
-    let id = app.task_tokens.rotate(&app.handle, body.retire_old.unwrap_or(false)).await?;
+    let id = app.task_tokens.rotate(&app.handle, body.retire_old.unwrap_or(false), caller.actor()).await?;
     tracing::info!(key = %id, retire_old = body.retire_old, "task tokens are signed with another key");
     Ok(Out::ok(TokenKeyRotated { key_id: id.to_string() }))
 }

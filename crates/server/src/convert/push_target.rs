@@ -37,7 +37,7 @@ pub(crate) fn parse(
     asked: &wire::PushTarget,
     present: Option<&PushTarget>,
     guard: Guard,
-) -> Result<Arc<PushTarget>, Problem> {
+) -> Result<PushTarget, Problem> {
     let url = guard.url(&asked.url).map_err(|refused| Problem::field("push.url", refused.to_string()))?;
     let present = present.filter(|present| same_origin(&present.url, &url));
     let mut headers = BTreeMap::new();
@@ -61,12 +61,12 @@ pub(crate) fn parse(
         }
         secret => secret.map(Arc::from),
     };
-    Ok(Arc::new(PushTarget {
+    Ok(PushTarget {
         url: url.as_str().into(),
         concurrency: asked.concurrency.unwrap_or(DEFAULT_PUSH_CONCURRENCY),
         headers: headers.into_iter().collect(),
         secret,
-    }))
+    })
 }
 
 /// Whether a configuration leaves something as it is.

@@ -2,6 +2,7 @@
 //! protocol adapters alike. It knows no adapter.
 
 pub(crate) mod address_guard;
+pub mod audit_trail;
 pub(crate) mod auth;
 pub(crate) mod bodies;
 pub(crate) mod compute;

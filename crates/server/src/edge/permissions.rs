@@ -154,7 +154,7 @@ pub const CALLS: &[Call] = calls! {
     grpc "/google.longrunning.Operations/GetOperation" SEE_OPERATIONS;
     grpc "/google.longrunning.Operations/WaitOperation" SEE_OPERATIONS, long;
     grpc "/google.longrunning.Operations/CancelOperation" END_OPERATIONS, audited;
-    grpc "/google.longrunning.Operations/DeleteOperation" END_OPERATIONS;
+    grpc "/google.longrunning.Operations/DeleteOperation" END_OPERATIONS, audited;
     grpc "/grpc.health.v1.Health/Check" Access::Anyone;
     grpc "/grpc.health.v1.Health/Watch" Access::Anyone;
     grpc "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo" Access::AnyKey, long;
@@ -186,4 +186,59 @@ pub(super) fn find(method: &Method, path: &str, route: Option<&str>) -> Option<&
     // Every GET answers HEAD too.
     let method = if *method == Method::HEAD { "GET" } else { method.as_str() };
     GRPC_INDEX.get(path).or_else(|| HTTP_INDEX.get(&(method, route?))).copied()
+}
+
+/// The administrative calls, each with the last segment of its path.
+static AUDITED: LazyLock<Vec<(&str, &Call)>> = LazyLock::new(|| {
+    let last = |call: &'static Call| (call.path.rsplit('/').next().unwrap_or_default(), call);
+    CALLS.iter().filter(|call| call.is_audited).map(last).collect()
+});
+
+/// The row of an administrative call, by the path of a request whose route is not known yet. Asked for every request of a
+/// server without authentication, so the last segment decides about most.
+pub(super) fn find_audited(method: &Method, path: &str) -> Option<&'static Call> {
+    let last = path.rsplit('/').next()?;
+    let is_call = |(end, call): &&(&str, &'static Call)| {
+        let is_method = method.as_str() == call.method || (call.method == GRPC && *method == Method::POST);
+        is_method && is_segment(end, last) && is_path(call.path, path)
+    };
+    AUDITED.iter().find(is_call).map(|(_, call)| *call)
+}
+
+fn is_segment(pattern: &str, segment: &str) -> bool {
+    pattern == segment || (pattern.starts_with('{') && !segment.is_empty())
+}
+
+fn is_path(pattern: &str, path: &str) -> bool {
+    pattern.split('/').count() == path.split('/').count()
+        && pattern.split('/').zip(path.split('/')).all(|(pattern, segment)| is_segment(pattern, segment))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_administrative_call_is_found_by_its_path() {
+        let found = |method: Method, path| find_audited(&method, path).map(|call| call.path);
+        for (method, path, expected) in [
+            (Method::POST, "/v1/tasks/7/cancel", Some("/v1/tasks/{taskId}/cancel")),
+            (Method::POST, "/v1/workers/w/drain", Some("/v1/workers/{workerId}/drain")),
+            (Method::PUT, "/v1/queues/mail", Some("/v1/queues/{name}")),
+            (Method::DELETE, "/v1/keys/4f", Some("/v1/keys/{keyId}")),
+            (
+                Method::POST,
+                "/google.longrunning.Operations/DeleteOperation",
+                Some("/google.longrunning.Operations/DeleteOperation"),
+            ),
+            (Method::GET, "/v1/keys", None),
+            (Method::PUT, "/v1/queues/", None),
+            (Method::PUT, "/v1/queues/a/b", None),
+            (Method::POST, "/v1/tasks", None),
+            (Method::POST, "/cancel", None),
+            (Method::POST, "/v1/leases/x/complete", None),
+        ] {
+            assert_eq!(found(method, path), expected, "{path}");
+        }
+    }
 }

@@ -10,7 +10,7 @@ use tower::Service;
 
 use crate::app::App;
 use crate::convert::Problem;
-use crate::edge::auth::AuthMode;
+use crate::edge::auth::{AuthMode, anonymous_action};
 use crate::edge::fallback::is_grpc;
 use crate::edge::panics::contain;
 use crate::edge::unread_body::discard_unread;
@@ -40,9 +40,21 @@ impl Requests {
     }
 
     async fn checked(&self, request: Request) -> Result<Response, Problem> {
-        self.check(&request)?;
+        if let Err(problem) = self.check(&request) {
+            self.app.audit.refused(&request, problem.code, &self.app.handle);
+            return Err(problem);
+        }
+        let action = match self.app.auth {
+            AuthMode::None => anonymous_action(&self.app, &request),
+            AuthMode::Keys => None,
+        };
         let (method, uri) = (request.method().clone(), request.uri().clone());
-        contain(method, uri, async { self.router.clone().call(request).await.into_response() }).await
+        let called =
+            contain(method, uri, async { self.router.clone().call(request).await.into_response() }).await;
+        if let (Some(action), Ok(response)) = (action, &called) {
+            action.ended(response);
+        }
+        called
     }
 
     fn check(&self, request: &Request) -> Result<(), Problem> {

@@ -63,7 +63,7 @@ pub(crate) async fn create(
         secret_hash: made.hash,
         created_by: name_of(&caller),
     };
-    match app.keys.create(&app.handle, CreateKey { key: Arc::new(key) }).await? {
+    match app.keys.create(&app.handle, CreateKey { key: Arc::new(key), by: caller.actor() }).await? {
         CreateKeyAnswer::Created => {
             let key = made.text.expose().to_owned();
             Ok(Out(StatusCode::CREATED, CreatedApiKey { key_id: made.id, name: request.name, key }))

@@ -28,7 +28,7 @@ pub(crate) async fn revoke(
     caller: Caller,
     InPath(key_id): InPath<String>,
 ) -> Result<Out<ApiKeyRevoked>, Problem> {
-    let command = RevokeKey { key_id: Arc::from(&*key_id), revoked_by: name_of(&caller) };
+    let command = RevokeKey { key_id: Arc::from(&*key_id), revoked_by: name_of(&caller), by: caller.actor() };
     match app.keys.revoke(&app.handle, command).await? {
         RevokeKeyAnswer::Revoked => Ok(Out::ok(ApiKeyRevoked { key_id })),
         RevokeKeyAnswer::Unknown => {

@@ -24,6 +24,7 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use super::resolver::Resolver;
+use crate::convert::push_secrets::CannotOpen;
 use crate::edge::address_guard::{Guard, Refused};
 
 const MAX_CONNECT: Duration = Duration::from_secs(5);
@@ -68,6 +69,8 @@ pub(super) enum NoClient {
     Refused(#[from] Refused),
     #[error("its URL or a header cannot be sent: {0}")]
     Unsendable(#[from] axum::http::Error),
+    #[error(transparent)]
+    Sealed(#[from] CannotOpen),
 }
 
 impl Client {

@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::client::{self, Client};
+use super::client::{self, Client, NoClient};
 use super::connection_limiter::ConnectionLimiter;
 use super::health::Health;
 use super::holder;
@@ -104,7 +104,10 @@ impl Dispatcher {
         }
         let tls = self.tls.get_or_insert_with(client::tls).clone();
         let shared = &self.app.push;
-        let client = match Client::new(target, shared.guard, shared.look_ups.clone(), tls) {
+        let opened = self.app.push_secrets.open_target(key, target).map_err(NoClient::from);
+        let client =
+            opened.and_then(|target| Client::new(&target, shared.guard, shared.look_ups.clone(), tls));
+        let client = match client {
             Ok(client) => client,
             Err(why) => {
                 tracing::warn!(queue = %key.name, %why, "nothing is pushed from a queue: its target must not be called");

@@ -34,22 +34,25 @@ pub(crate) async fn put(
         None => None,
     };
     let config = QueueConfig { push, ..parse(&config)? };
-    let command = ConfigureQueue { queue: Arc::new(key.clone()), config };
+    let command = ConfigureQueue { queue: Arc::new(key.clone()), config, by: caller.actor() };
     let _woken = app.push.wake_on_drop();
     match app.handle.configure(command).await? {
         ConfigureAnswer::Configured => {
             let view = app.handle.queue(key).await?.ok_or_else(|| Problem::unknown_queue(&name))?;
             Ok(Out::ok(answer::queue(*view, app.handle.now())))
         }
-        ConfigureAnswer::Invalid(what) => {
-            // The message begins with the name of the setting.
-            let field = what.split(' ').next().map(str::to_owned);
-            Err(Problem { field, ..Problem::new(Code::InvalidField, what) })
-        }
+        ConfigureAnswer::Invalid(what) => Err(invalid(what)),
         ConfigureAnswer::Refused(why) => Err(why.into()),
     }
 }
 
+/// The message begins with the name of the setting.
+fn invalid(what: String) -> Problem {
+    let field = what.split(' ').next().map(str::to_owned);
+    Problem { field, ..Problem::new(Code::InvalidField, what) }
+}
+
+/// The target as the ledger keeps it, with its secrets encrypted.
 async fn parse_push_target(
     app: &App,
     key: &QueueKey,
@@ -60,7 +63,12 @@ async fn parse_push_target(
     } else {
         None
     };
-    push_target::parse(asked, present.as_deref(), app.push.guard)
+    // What cannot be decrypted is not there, and has to be said anew.
+    let present = present.and_then(|present| app.push_secrets.open_target(key, &present).ok());
+    let target = push_target::parse(asked, present.as_ref(), app.push.guard)?;
+    target.check().map_err(invalid)?;
+    let sealed = app.push_secrets.seal_target(key, &target);
+    Ok(Arc::new(sealed.map_err(|_| Problem::new(Code::Internal, "the secrets cannot be encrypted"))?))
 }
 
 /// All but the push target, which the server's own settings have a say in.

@@ -13,7 +13,6 @@ mod inline_outputs;
 mod instance;
 mod instances;
 mod messages;
-mod metadata;
 mod operations;
 mod operations_page;
 mod queue_defaults;

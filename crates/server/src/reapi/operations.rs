@@ -120,7 +120,7 @@ impl Operations for Reapi {
     ) -> Result<Response<Empty>, Status> {
         let operation = &request.get_ref().name;
         let known = self.known_to_end(&request, operation).await?;
-        self.detach(&known, operation).await?;
+        self.detach(&known, operation, &Caller::of(request.extensions())).await?;
         Ok(Response::new(Empty::default()))
     }
 
@@ -129,7 +129,7 @@ impl Operations for Reapi {
         &self,
         request: Request<CancelOperationRequest>,
     ) -> Result<Response<Empty>, Status> {
-        let operation = &request.get_ref().name;
+        let (operation, caller) = (&request.get_ref().name, Caller::of(request.extensions()));
         let known = self.known_to_end(&request, operation).await?;
         let digest = ExecutionPayload::decode(&known.detail.view.task.payload)
             .and_then(|payload| payload.action())
@@ -146,10 +146,11 @@ impl Operations for Reapi {
                     scope: known.scope.clone(),
                     task: known.task,
                     reason: Arc::from(CANCEL_REASON),
+                    by: caller.actor(),
                 };
                 self.app.handle.cancel(cancel).await.map_err(Problem::from)?;
             }
-            _ => self.detach(&known, operation).await?,
+            _ => self.detach(&known, operation, &caller).await?,
         }
         Ok(Response::new(Empty::default()))
     }
@@ -179,9 +180,9 @@ fn list(scope: &Scope) -> List<'_> {
 }
 
 impl Reapi {
-    async fn detach(&self, known: &Known, operation: &str) -> Result<(), Status> {
-        let detach =
-            DetachOperation { scope: known.scope.clone(), task: known.task, operation: Arc::from(operation) };
+    async fn detach(&self, known: &Known, operation: &str, caller: &Caller) -> Result<(), Status> {
+        let (scope, operation, by) = (known.scope.clone(), Arc::from(operation), caller.actor());
+        let detach = DetachOperation { scope, task: known.task, operation, by };
         self.app.handle.detach(detach).await.map_err(Problem::from)?;
         Ok(())
     }

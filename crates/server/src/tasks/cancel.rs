@@ -30,7 +30,8 @@ pub(crate) async fn cancel(
     let task = call.task()?;
     let reason = message("reason", body.reason.as_deref().unwrap_or(DEFAULT_REASON))?;
     caller.check_task(&call.app.handle, &call.scope, task).await?;
-    match call.app.handle.cancel(CancelTask { scope: call.scope.clone(), task, reason }).await? {
+    let cancel = CancelTask { scope: call.scope.clone(), task, reason, by: caller.actor() };
+    match call.app.handle.cancel(cancel).await? {
         EndAnswer::UnknownTask => Err(call.missing(task).await),
         EndAnswer::Accepted => call.read(task).await.map(Out::ok),
     }

@@ -49,6 +49,9 @@ fn event(record: HistoryRecord) -> HistoryEvent {
             FieldValue::Content(bytes) => put(&format!("{name}Bytes"), json!(bytes.len())),
             FieldValue::Queue(key) => put(name, json!(*key.name)),
             FieldValue::Error(error) => put(name, json!(task_json::error_to_wire(error))),
+            FieldValue::Actor(by) => {
+                put(name, json!({"kind": by.kind.name(), "id": *by.id, "name": *by.name}));
+            }
             FieldValue::Options(options) => {
                 options.redrive_of.iter().for_each(|task| put("redriveOf", json!(task.to_string())));
             }
@@ -79,8 +82,8 @@ mod tests {
 
     use authority::event::*;
     use authority::{
-        CancelCause, Category, DeadReason, Digest, Position, QueueKey, ReportDetails, Scope, TaskError,
-        TaskId, TaskOptions, Time,
+        Actor, ActorKind, CancelCause, Category, DeadReason, Digest, Position, QueueKey, ReportDetails,
+        Scope, TaskError, TaskId, TaskOptions, Time,
     };
 
     use super::*;
@@ -106,6 +109,7 @@ mod tests {
                 properties: Arc::default(),
                 options: Some(Arc::new(options)),
                 operation: Some("o".into()),
+                by: None,
             })),
             Event::LeaseGranted(LeaseGranted {
                 task,
@@ -144,12 +148,14 @@ mod tests {
                 reason: DeadReason::Cancelled,
                 detail: Some("enough".into()),
                 report: Some(DeadReport { fencing_token, digest, error, details: None }),
+                by: None,
             }),
             Event::CancelRequested(CancelRequested {
                 task,
                 cause: CancelCause::User,
                 reason: "enough".into(),
                 grace_until: Time(4_000),
+                by: Some(Arc::new(Actor::new(ActorKind::Token, "https://issuer", "ci"))),
             }),
         ]
     }
@@ -172,7 +178,8 @@ mod tests {
                 "error": {"category": "TIMEOUT", "code": "C", "message": "slow"}}),
             json!({"reason": "CANCELLED", "reasonDetail": "enough", "fencingToken": 7,
                 "error": {"category": "TIMEOUT", "code": "C", "message": "slow"}}),
-            json!({"cause": "USER", "reason": "enough", "graceUntil": "1970-01-01T00:00:04Z"}),
+            json!({"cause": "USER", "reason": "enough", "graceUntil": "1970-01-01T00:00:04Z",
+                "by": {"kind": "token", "id": "https://issuer", "name": "ci"}}),
         ];
         for (event, mut expected) in events().into_iter().zip(expected) {
             expected["type"] = json!(event.name());

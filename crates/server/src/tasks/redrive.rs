@@ -35,7 +35,7 @@ pub(crate) async fn redrive(
     let task = call.task()?;
     caller.check_task(&call.app.handle, &call.scope, task).await?;
     let id = new_task_id(call.app.handle.now())?;
-    let redrive = RedriveTask { scope: call.scope.clone(), task, id };
+    let redrive = RedriveTask { scope: call.scope.clone(), task, id, by: caller.actor() };
     let (status, new) = match call.app.handle.redrive(redrive).await? {
         RedriveAnswer::Created(new) => (StatusCode::CREATED, new),
         RedriveAnswer::Existing(new) => (StatusCode::OK, new),

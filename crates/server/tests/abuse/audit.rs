@@ -11,8 +11,12 @@ use tokio::time::timeout;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
 
+use server::audit_trail::{self, AuditTrail};
+use server::{Limits, Options};
+
 use crate::guarded::Guarded;
-use crate::support::send;
+use crate::keyed::{channel, execute, with_key};
+use crate::support::{Served, send};
 
 /// Long enough for anything that is not stuck.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -76,8 +80,8 @@ async fn a_denial_inside_a_call_has_its_line() {
         let request = guarded.request(&key, "POST", path).header("x-request-id", "r-1").json(&body);
         assert_eq!(send(request).await.status, status, "{path}");
     }
-    let fields = ["audit", "reason", "key_id", "method", "path", "request_id"];
-    let line = |path: &str| json!(["denied", "forbidden", id, "POST", path, "r-1"]);
+    let fields = ["audit", "reason", "kind", "id", "method", "path", "request_id"];
+    let line = |path: &str| json!(["denied", "forbidden", "key", id, "POST", path, "r-1"]);
     let expected = ["/v1/tasks", "/v1/tasks/batch", "/v1/leases", "/v1/workers/w/drain"].map(line);
     assert_eq!(values(&lines("who", "audited-limits"), &fields), expected);
 }
@@ -143,6 +147,80 @@ async fn an_action_has_its_status_also_over_grpc() {
         ]
     );
     assert_ne!(status.code(), tonic::Code::Ok);
+}
+
+/// These are refused before anybody is asked who they are.
+#[tokio::test]
+async fn a_refused_host_and_a_refused_origin_have_their_lines() {
+    let guarded = Guarded::start().await;
+    for (header, value, path) in [
+        ("host", "audited.example", "/v1/tasks/audited-host"),
+        ("origin", "https://audited.example", "/v1/tasks/audited-origin/cancel"),
+    ] {
+        let request = guarded.request(&guarded.admin, "POST", path).header(header, value);
+        assert!(matches!(send(request).await.status, 403 | 421), "{header}");
+        let lines = lines("path", path);
+        assert_eq!(
+            values(&lines, &["audit", "who", "from"]),
+            [json!(["denied", null, "127.0.0.1"])],
+            "{header}"
+        );
+        assert!(lines[0]["reason"].as_str().is_some_and(|reason| !reason.is_empty()));
+    }
+}
+
+#[tokio::test]
+async fn an_action_where_nobody_is_authenticated_has_its_line_and_its_place_in_the_trail() {
+    capture();
+    let directory = tempfile::tempdir().unwrap();
+    let trail = AuditTrail::start(directory.path().to_owned(), &[7; 32]).unwrap();
+    let options = Options { audit_trail: Some(trail.clone()), ..Options::default() };
+    let served = Served::start_with_options(Limits::default(), options).await;
+    let path = "/v1/queues/audited-by-nobody";
+    let put = served.request("PUT", path).header("x-request-id", "r-2").json(&json!({"maxAttempts": 2}));
+    assert_eq!(send(put).await.status, 200);
+    assert_eq!(served.get(path).await.status, 200);
+    let fields = ["audit", "who", "kind", "from", "method", "path", "status", "request_id"];
+    let expected = json!(["allowed", "anonymous", null, "127.0.0.1", "PUT", path, 200, "r-2"]);
+    assert_eq!(values(&lines("path", path), &fields), std::slice::from_ref(&expected));
+    assert!(trail.close());
+    let mut stored = Vec::new();
+    audit_trail::lines(directory.path(), |text, _| {
+        stored.push(serde_json::from_str::<Value>(text).unwrap());
+        Ok(true)
+    })
+    .unwrap();
+    assert_eq!(values(&stored[1..2], &fields), [expected]);
+    // The record of the configuration was durable before.
+    assert!(stored[1]["position"].as_u64().unwrap() >= 2, "{stored:?}");
+    assert_eq!(audit_trail::verify(directory.path(), &[7; 32], &[], None).unwrap().findings, []);
+}
+
+/// R55: the line names the program and its run, as far as the caller says.
+#[tokio::test]
+async fn r55_a_call_of_remote_execution_is_logged_with_its_tool_and_its_invocation() {
+    use bazel_remote_apis::build::bazel::remote::execution::v2::{RequestMetadata, ToolDetails};
+    use bazel_remote_apis::google::longrunning::DeleteOperationRequest;
+    use bazel_remote_apis::google::longrunning::operations_client::OperationsClient;
+    use prost::Message;
+    let guarded = Guarded::start().await;
+    let key = guarded.key("audited-builder", "default", &["builder"]).await;
+    let (operation, _stream) = execute(&guarded, &key).await;
+    let tool_details = Some(ToolDetails { tool_name: "bazel".into(), tool_version: "8.1".into() });
+    let tool_invocation_id = format!("run-7{}", "x".repeat(1_000));
+    let metadata = RequestMetadata { tool_details, tool_invocation_id, ..RequestMetadata::default() };
+    let mut request = with_key(&key, DeleteOperationRequest { name: operation });
+    let value = tonic::metadata::MetadataValue::from_bytes(&metadata.encode_to_vec());
+    request.metadata_mut().insert_bin("build.bazel.remote.execution.v2.requestmetadata-bin", value);
+    OperationsClient::new(channel(&guarded).await).delete_operation(request).await.unwrap();
+    let lines = lines("who", "audited-builder");
+    let path = "/google.longrunning.Operations/DeleteOperation";
+    assert_eq!(
+        values(&lines, &["audit", "path", "status", "tool"]),
+        [json!(["allowed", path, 0, "bazel 8.1"])]
+    );
+    let invocation = lines[0]["invocation_id"].as_str().unwrap();
+    assert!(invocation.starts_with("run-7x") && invocation.len() == 128, "{invocation}");
 }
 
 /// The order was carried out, and nobody was there for its answer.

@@ -46,7 +46,8 @@ impl Guarded {
             created_by: "test".into(),
             properties: Vec::new(),
         };
-        let created = served.running.handle.create_key(CreateKey { key: Arc::new(key) }).await.unwrap();
+        let created =
+            served.running.handle.create_key(CreateKey { key: Arc::new(key), by: None }).await.unwrap();
         assert_eq!(created, CreateKeyAnswer::Created);
         let by_anyone = served.post("/v1/keys", json!({"name": "x", "roles": ["admin"]})).await;
         assert_eq!(by_anyone.status, 403, "{by_anyone:?}");
@@ -57,6 +58,11 @@ impl Guarded {
     /// Stops, and starts again on the same data.
     pub(crate) async fn restarted(self) -> Guarded {
         Guarded { served: self.served.restarted().await, ..self }
+    }
+
+    /// The same with other options.
+    pub(crate) async fn restarted_with(self, options: Options) -> Guarded {
+        Guarded { served: self.served.restarted_with(options).await, ..self }
     }
 
     pub(crate) fn request(&self, key: &str, method: &str, path: &str) -> RequestBuilder {

@@ -1,5 +1,6 @@
 //! JSON Web Tokens of a trusted issuer, against a server that needs a credential.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -11,6 +12,7 @@ use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair};
 use serde_json::{Value, json};
 use server::{Algorithm, AuthMode, ClaimRule, Grants, IssuerOptions, Issuers, KeySource, Limits, Options};
 
+use crate::guarded::Guarded;
 use crate::support::{Served, Told, send};
 
 fn sign(key: &EcdsaKeyPair, claims: &Value) -> String {
@@ -29,18 +31,17 @@ async fn get(served: &Served, token: &str, path: &str, tenant: Option<&str>) -> 
     send(tenant.iter().fold(request, |request, tenant| request.header("lessor-tenant", *tenant))).await
 }
 
-#[tokio::test]
-async fn the_holder_of_a_token_has_the_roles_and_the_tenants_of_its_rule() {
+/// An issuer whose key set is a file, and its key. Tokens of its repositories `acme/*` have these roles in the tenant acme.
+fn issuer(directory: &Path, roles: Vec<Role>) -> (EcdsaKeyPair, Issuers) {
     let random = SystemRandom::new();
     let pkcs8 = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &random).unwrap();
     let key = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, pkcs8.as_ref(), &random).unwrap();
     let (x, y) = key.public_key().as_ref()[1..].split_at(32);
     let (x, y) = (URL_SAFE_NO_PAD.encode(x), URL_SAFE_NO_PAD.encode(y));
-    let directory = tempfile::tempdir().unwrap();
-    let file = directory.path().join("jwks.json");
+    let file = directory.join("jwks.json");
     let jwk = json!({ "kty": "EC", "crv": "P-256", "kid": "k", "x": x, "y": y });
     std::fs::write(&file, json!({ "keys": [jwk] }).to_string()).unwrap();
-    let grants = Grants { tenants: vec!["acme".into()], roles: vec![Role::Reader], ..Grants::default() };
+    let grants = Grants { tenants: vec!["acme".into()], roles, ..Grants::default() };
     let issuers = Issuers::start(vec![IssuerOptions {
         issuer: "https://ci.example".into(),
         audiences: vec!["lessor".into()],
@@ -52,14 +53,26 @@ async fn the_holder_of_a_token_has_the_roles_and_the_tenants_of_its_rule() {
             grants: Arc::new(grants),
         }],
     }]);
-    let options = Options { auth: AuthMode::Keys, issuers: issuers.unwrap(), ..Options::default() };
+    (key, issuers.unwrap())
+}
+
+fn claims(repository: &str, audience: &str, expires_at: u64) -> Value {
+    json!({
+        "iss": "https://ci.example", "aud": audience, "sub": "job 7", "repository": repository, "exp": expires_at,
+    })
+}
+
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()
+}
+
+#[tokio::test]
+async fn the_holder_of_a_token_has_the_roles_and_the_tenants_of_its_rule() {
+    let directory = tempfile::tempdir().unwrap();
+    let (key, issuers) = issuer(directory.path(), vec![Role::Reader]);
+    let options = Options { auth: AuthMode::Keys, issuers, ..Options::default() };
     let served = Served::start_with_options(Limits::default(), options).await;
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
-    let claims = |repository: &str, audience: &str, expires_at: u64| {
-        json!({
-            "iss": "https://ci.example", "aud": audience, "sub": "job 7", "repository": repository, "exp": expires_at,
-        })
-    };
+    let now = now();
     let token = sign(&key, &claims("acme/app", "lessor", now + 3_600));
     assert_eq!(get(&served, &token, "/v1/tasks", None).await.status, 200);
     assert_eq!(get(&served, &token, "/v1/tasks", Some("acme")).await.status, 200);
@@ -78,5 +91,34 @@ async fn the_holder_of_a_token_has_the_roles_and_the_tenants_of_its_rule() {
     ] {
         let told = get(&served, &bad, "/v1/tasks", None).await;
         assert_eq!(told.status, 401, "{told:?}");
+    }
+}
+
+/// A token chooses its name, and could otherwise act under the name of a key.
+#[tokio::test]
+async fn the_record_of_a_change_names_the_key_or_the_token_that_made_it() {
+    let guarded = Guarded::start().await;
+    let body = json!({"name": "job 7", "tenants": ["acme"], "roles": ["submitter", "operator"]});
+    let (by_key, key_id) = guarded.create(body).await;
+    let directory = tempfile::tempdir().unwrap();
+    let (key, issuers) = issuer(directory.path(), vec![Role::Submitter, Role::Operator]);
+    let by_token = sign(&key, &claims("acme/app", "lessor", now() + 3_600));
+    let options = Options { auth: AuthMode::Keys, issuers, ..Options::default() };
+    let guarded = guarded.restarted_with(options).await;
+    for (credential, kind, id) in [(&by_key, "key", &*key_id), (&by_token, "token", "https://ci.example")] {
+        let by = json!({"kind": kind, "id": id, "name": "job 7"});
+        let made = guarded.post(credential, "/v1/tasks", json!({"queue": "q", "payload": 1})).await;
+        let task = made.text("taskId");
+        let told = guarded.post(credential, &format!("/v1/tasks/{task}/cancel"), json!({})).await;
+        assert_eq!(told.status, 200, "{told:?}");
+        let again = guarded.post(credential, &format!("/v1/tasks/{task}/redrive"), json!({})).await;
+        assert_eq!(again.status, 201, "{again:?}");
+        let events = |task: String| {
+            let path = format!("/v1/tasks/{task}/history");
+            async { guarded.get(credential, &{ path }).await.body["events"].clone() }
+        };
+        let cancelled = events(task).await;
+        assert_eq!((&cancelled[0]["by"], &cancelled[1]["by"]), (&Value::Null, &by), "{cancelled}");
+        assert_eq!(events(again.text("taskId")).await[0]["by"], by);
     }
 }

@@ -132,7 +132,7 @@ async fn all_of_very_many_leases_are_kept_and_those_that_should_stop_are_told_fi
     }
     let cancel = |held: &HeldLease| {
         let (scope, task, reason) = (scope(), held.lease.task, "x".repeat(1_024).into());
-        BatchItem::Command(Command::CancelTask(CancelTask { scope, task, reason }))
+        BatchItem::Command(Command::CancelTask(CancelTask { scope, task, reason, by: None }))
     };
     let handle = &served.running.handle;
     let held = handle.leases(scope(), "w".into()).await.unwrap();

@@ -1,5 +1,9 @@
 //! The configuration of push targets: which are accepted, and what is shown of them.
 
+use std::sync::Arc;
+
+use authority::command::{ConfigureAnswer, ConfigureQueue};
+use authority::{PushTarget, QueueConfig, QueueKey, Scope};
 use serde_json::{Value, json};
 
 use crate::support::Served;
@@ -113,6 +117,51 @@ async fn secrets_are_never_shown_and_stay_with_their_origin() {
     let told = configure(&served, moved).await;
     told.is_problem(400, "invalid_field");
     assert!(told.text("detail").contains("say it anew"));
+    served.stopped().await;
+}
+
+#[tokio::test]
+async fn the_ledger_has_no_secret_of_a_target_in_clear() {
+    let (served, mut target) = (Served::start_pushing().await, Target::start().await);
+    let push = json!({"url": target.url(), "headers": {"X-Key": "hush-hush"}, "secret": SECRET});
+    assert_eq!(configure(&served, push.clone()).await.status, 200);
+    let position = served.position().await;
+    assert_eq!(configure(&served, push).await.status, 200);
+    assert_eq!(served.position().await, position, "the same configuration costs no record");
+    assert!(served.stores(&target.url()), "the address is no secret");
+    assert!(!served.stores("hush-hush") && !served.stores(SECRET));
+    served.submit("q").await;
+    assert_eq!(target.next().await.header("x-key"), "hush-hush");
+    served.stopped().await;
+}
+
+#[tokio::test]
+async fn a_target_that_an_earlier_version_stored_in_clear_is_called_and_encrypted_when_it_is_written_back() {
+    let (served, mut target) = (Served::start_pushing().await, Target::start().await);
+    let stored = PushTarget {
+        url: target.url().into(),
+        concurrency: 10,
+        headers: vec![("x-key".into(), "hush-hush".into())],
+        secret: Some(SECRET.into()),
+    };
+    let scope = Scope { tenant: "default".into(), workspace: "default".into() };
+    let queue = Arc::new(QueueKey { scope, name: "q".into() });
+    let config = QueueConfig { push: Some(Arc::new(stored)), ..QueueConfig::default() };
+    let configured =
+        served.running.handle.configure(ConfigureQueue { queue: queue.clone(), config, by: None }).await;
+    assert_eq!(configured.unwrap(), ConfigureAnswer::Configured);
+    let served = served.restarted().await;
+    served.submit("q").await;
+    assert_eq!(target.next().await.header("x-key"), "hush-hush");
+    let masked = json!({"url": target.url(), "headers": {"x-key": "***"}, "secret": "***"});
+    assert_eq!(configure(&served, masked).await.status, 200);
+    let view = served.running.handle.queue((*queue).clone()).await.unwrap().unwrap();
+    let secret = view.config.push.unwrap().secret.clone().unwrap();
+    assert!(secret.starts_with("sealed-1:"), "{secret}");
+    served.submit("q").await;
+    let arrived = target.next().await;
+    assert_eq!(arrived.header("x-key"), "hush-hush");
+    assert!(arrived.headers.contains_key("lessor-signature"));
     served.stopped().await;
 }
 

@@ -10,7 +10,7 @@ use authority::{
 };
 use coordinator::{BatchItem, Read, Reply, Request, WaitCondition};
 
-use super::{Actor, Out, QUEUES, digest, linux};
+use super::{Actor, Out, QUEUES, actor_of, digest, linux};
 use crate::features::Features;
 
 const TURN: u64 = 0;
@@ -111,7 +111,7 @@ impl Client {
             max_queue_size: out.rng.chance(200).then(|| out.rng.between(5, 30)),
             ..QueueConfig::default()
         };
-        Request::decide(Command::ConfigureQueue(ConfigureQueue { queue, config }))
+        Request::decide(Command::ConfigureQueue(ConfigureQueue { queue, config, by: None }))
     }
 
     fn turn(&mut self, out: &mut Out) -> Request {
@@ -121,6 +121,7 @@ impl Client {
             return self.configure(Arc::new(QueueKey { scope: self.scope.clone(), name }), out);
         }
         let (scope, task) = (self.scope.clone(), self.some_task(out));
+        let by = actor_of(task);
         match if out.calm { out.rng.between(900, 999) } else { out.rng.below(1_000) } {
             // A call from long ago arrives once more, perhaps after its task was purged.
             0..120 if self.old.is_some() => self.old.clone().unwrap_or(Request::Read(Read::Status)),
@@ -137,13 +138,13 @@ impl Client {
                 Request::Decide((0..count).map(|_| submit(self.task(out))).collect())
             }
             580..680 => {
-                Request::decide(Command::CancelTask(CancelTask { scope, task, reason: "enough".into() }))
+                Request::decide(Command::CancelTask(CancelTask { scope, task, reason: "enough".into(), by }))
             }
-            680..720 => Request::decide(Command::KillTask(KillTask { scope, task, detail: None })),
+            680..720 => Request::decide(Command::KillTask(KillTask { scope, task, detail: None, by })),
             720..830 => {
                 let id = self.id();
                 self.tasks.push(id);
-                Request::decide(Command::RedriveTask(RedriveTask { scope, task, id }))
+                Request::decide(Command::RedriveTask(RedriveTask { scope, task, id, by }))
             }
             830..850 => {
                 let queue = self.queue(out);

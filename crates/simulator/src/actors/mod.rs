@@ -14,7 +14,7 @@ pub(crate) use worker::Worker;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use authority::{Digest, LeaseRef, Position, Properties, Scope};
+use authority::{ActorKind, Digest, LeaseRef, Position, Properties, Scope, TaskId};
 use coordinator::{Reply, Request};
 
 use crate::prng::Prng;
@@ -44,6 +44,16 @@ pub(crate) struct Out<'a> {
 pub(crate) fn scope(number: u64) -> Scope {
     let tenant = if number.is_multiple_of(2) { "acme" } else { "umbrella" };
     Scope { tenant: Arc::from(tenant), workspace: Arc::from("main") }
+}
+
+/// Who asks for a change to a task: nobody in particular, the holder of a key, or that of a token with the same name.
+fn actor_of(task: TaskId) -> Option<Arc<authority::Actor>> {
+    let kind = match task.0 % 3 {
+        0 => return None,
+        1 => ActorKind::Key,
+        _ => ActorKind::Token,
+    };
+    Some(Arc::new(authority::Actor::new(kind, "id", "ci")))
 }
 
 pub(crate) const QUEUES: [&str; 2] = ["mail", "build"];

@@ -14,7 +14,7 @@ use authority::{
 };
 use coordinator::{Read, Reply, Request, WaitCondition};
 
-use super::{Actor, Out, QUEUES};
+use super::{Actor, Out, QUEUES, actor_of};
 use crate::config::EXECUTION_QUEUE;
 
 /// How many listed tasks the operator remembers.
@@ -96,32 +96,35 @@ impl Operator {
 
     fn turn(&mut self, out: &mut Out) -> Request {
         let (scope, (task, last)) = (self.scope.clone(), self.some_task(out));
+        let by = actor_of(task);
         let operation: Arc<str> = Arc::from(format!("operation-{}", out.rng.below(3)));
         match if out.calm { out.rng.between(550, 999) } else { out.rng.below(1_000) } {
             0..140 => Request::decide(Command::AttachOperation(AttachOperation { scope, task, operation })),
-            140..230 => Request::decide(Command::DetachOperation(DetachOperation { scope, task, operation })),
+            140..230 => {
+                Request::decide(Command::DetachOperation(DetachOperation { scope, task, operation, by }))
+            }
             230..330 => {
                 let queue = if out.rng.chance(150) { self.execution_queue() } else { self.queue(out) };
                 let config = self.config(out);
-                Request::decide(Command::ConfigureQueue(ConfigureQueue { queue, config }))
+                Request::decide(Command::ConfigureQueue(ConfigureQueue { queue, config, by }))
             }
-            330..355 => self.create_key(out),
+            330..355 => self.create_key(by, out),
             355..375 => {
                 let key_id = Arc::from(format!("api-{}", out.rng.below(MAX_API_KEYS)));
-                Request::decide(Command::RevokeKey(RevokeKey { key_id, revoked_by: "operator".into() }))
+                Request::decide(Command::RevokeKey(RevokeKey { key_id, revoked_by: "operator".into(), by }))
             }
             375..400 => {
                 // Sometimes the one that is in use.
                 self.keys += out.rng.below(2);
                 let key_id = Arc::from(format!("key-{}", self.keys));
-                Request::decide(Command::RotateTokenKey(RotateTokenKey { key_id }))
+                Request::decide(Command::RotateTokenKey(RotateTokenKey { key_id, by }))
             }
             400..440 => {
                 let detail = Some(Arc::from("runaway"));
-                Request::decide(Command::KillTask(KillTask { scope, task, detail }))
+                Request::decide(Command::KillTask(KillTask { scope, task, detail, by }))
             }
             440..480 => {
-                Request::decide(Command::CancelTask(CancelTask { scope, task, reason: "budget".into() }))
+                Request::decide(Command::CancelTask(CancelTask { scope, task, reason: "budget".into(), by }))
             }
             480..550 => self.execution(out),
             550..780 => {
@@ -148,7 +151,7 @@ impl Operator {
     }
 
     /// A key, sometimes with the name of another one, sometimes without a role.
-    fn create_key(&self, out: &mut Out) -> Request {
+    fn create_key(&self, by: Option<Arc<authority::Actor>>, out: &mut Out) -> Request {
         let number = out.rng.below(MAX_API_KEYS);
         let key = ApiKey {
             id: Arc::from(format!("api-{number}")),
@@ -162,7 +165,7 @@ impl Operator {
             created_by: "operator".into(),
             properties: Vec::new(),
         };
-        Request::decide(Command::CreateKey(CreateKey { key: Arc::new(key) }))
+        Request::decide(Command::CreateKey(CreateKey { key: Arc::new(key), by }))
     }
 
     /// A task that somebody waits for from the beginning.

@@ -83,7 +83,8 @@ impl Host {
         }
         env.auditor.read(&Entry::Started)?;
         env.note(&[20, self.life, base.0], || format!("started, at {base} on its own clock"));
-        let take_over = Request::decide(Command::TakeOver(TakeOver { node: "simulated".into() }));
+        let take_over =
+            Request::decide(Command::TakeOver(TakeOver { node: "simulated".into(), audit_head: None }));
         let nobody =
             Ticket { ask: 0, actor: NOBODY, call: 0, gone: Default::default(), settled: Default::default() };
         process.engine.receive(take_over, base, nobody);

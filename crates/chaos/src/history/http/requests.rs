@@ -32,11 +32,12 @@ pub(super) fn requests(names: &mut Names, call: &Call, client_request: &ClientRe
         }
         ClientRequest::Cancel(task, cancel) => {
             let (scope, reason) = (names.scope.clone(), text(&cancel.reason).unwrap_or_default());
-            let cancel = Command::CancelTask(CancelTask { scope, task: *task, reason });
+            let cancel = Command::CancelTask(CancelTask { scope, task: *task, reason, by: None });
             vec![Request::decide(cancel), read(names, *task)]
         }
         ClientRequest::Configure(name, config) => {
-            let configure = ConfigureQueue { queue: names.queue(name), config: configuration(config) };
+            let configure =
+                ConfigureQueue { queue: names.queue(name), config: configuration(config), by: None };
             vec![Request::decide(Command::ConfigureQueue(configure))]
         }
     }

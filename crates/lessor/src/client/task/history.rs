@@ -11,8 +11,8 @@ use crate::client::show::{Cell, Table, note, text, time};
 /// Longest detail in the table; all of it is in the JSON.
 const MAX_DETAIL_CHARS: usize = 160;
 /// Details that people look for first; all others follow by name, so that none is hidden.
-const FIRST: [&str; 8] =
-    ["queue", "priority", "attempt", "workerId", "cause", "reason", "reasonDetail", "error"];
+const FIRST: [&str; 9] =
+    ["queue", "priority", "attempt", "workerId", "cause", "reason", "reasonDetail", "by", "error"];
 
 #[derive(clap::Args)]
 #[command(after_help = "\

@@ -7,12 +7,12 @@ mod jwt;
 mod key_id;
 
 use std::ops::RangeInclusive;
-use std::sync::{PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use authority::command::RotateTokenKey;
 use authority::limits::MAX_PUSH_INTERVAL_MS;
-use authority::{LeaseRef, Position, Scope, Time};
+use authority::{Actor, LeaseRef, Position, Scope, Time};
 use coordinator::{Handle, Unavailable};
 use serde::{Deserialize, Serialize};
 use tokio::sync::Mutex;
@@ -95,7 +95,7 @@ impl TaskTokens {
                     None => {
                         // Nothing is known until the answer, which may not come.
                         self.forget();
-                        record(handle, KeyId::FIRST).await?;
+                        record(handle, KeyId::FIRST, None).await?;
                         KeyId::FIRST
                     }
                 };
@@ -113,12 +113,17 @@ impl TaskTokens {
     }
 
     /// From now on another key signs.
-    pub(crate) async fn rotate(&self, handle: &Handle, retire_old: bool) -> Result<KeyId, Unavailable> {
+    pub(crate) async fn rotate(
+        &self,
+        handle: &Handle,
+        retire_old: bool,
+        by: Option<Arc<Actor>>,
+    ) -> Result<KeyId, Unavailable> {
         let _changing = self.changing.lock().await;
         let next = recorded(handle).await?.map_or(KeyId::FIRST, |newest| newest.next(retire_old));
         // The caller may hang up before the answer; then the next call looks the key up.
         self.forget();
-        record(handle, next).await?;
+        record(handle, next, by).await?;
         self.remember(Some(next));
         Ok(next)
     }
@@ -154,8 +159,8 @@ pub(crate) fn is_well_formed(token: &str) -> bool {
     Unverified::parse(token).is_some_and(|token| KeyId::parse(token.kid()).is_some())
 }
 
-async fn record(handle: &Handle, id: KeyId) -> Result<(), Unavailable> {
-    handle.rotate_token_key(RotateTokenKey { key_id: id.to_string().into() }).await.map(|_| ())
+async fn record(handle: &Handle, id: KeyId, by: Option<Arc<Actor>>) -> Result<(), Unavailable> {
+    handle.rotate_token_key(RotateTokenKey { key_id: id.to_string().into(), by }).await.map(|_| ())
 }
 
 /// The newest key in the ledger. A name that is not ours signs nothing and is replaced like none.

@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use authority::command::LeaseTasks;
-use authority::{ApiKey, LeaseRef, Properties, Role, Scope, TaskId, Time};
+use authority::{Actor, ActorKind, ApiKey, LeaseRef, Properties, Role, Scope, TaskId, Time};
 use axum::extract::FromRequestParts;
 use axum::http::Extensions;
 use axum::http::request::Parts;
@@ -39,7 +39,8 @@ pub(super) const KEY_IDENTITY: &str = "key ";
 enum IdentityCredential {
     /// The id of the key.
     Key(Arc<str>),
-    Token,
+    /// The issuer.
+    Token(Arc<str>),
     Certificate(Arc<PeerChain>),
     /// The worker in the process of the server.
     InProcess,
@@ -89,7 +90,7 @@ impl Identity {
     pub(super) fn of_token(token: &TokenIdentity) -> Identity {
         let (id, name, grants) = (token.id.clone(), token.name.clone(), token.grants.clone());
         let all_tenants = grants.roles.contains(&Role::Admin);
-        let credential = IdentityCredential::Token;
+        let credential = IdentityCredential::Token(token.issuer.clone());
         Identity { id, name, credential, grants, all_tenants, expires_at: Some(token.expires_at) }
     }
 
@@ -128,11 +129,22 @@ impl Identity {
         self.expires_at.is_none_or(|at| now < at) && self.chain().is_none_or(|chain| chain.is_trusted())
     }
 
+    /// How records name it; none for the worker in this process, which asks for no change.
+    pub(crate) fn actor(&self) -> Option<Arc<Actor>> {
+        let (kind, id) = match &self.credential {
+            IdentityCredential::Key(id) => (ActorKind::Key, id),
+            IdentityCredential::Token(issuer) => (ActorKind::Token, issuer),
+            IdentityCredential::Certificate(_) => (ActorKind::Certificate, &self.id),
+            IdentityCredential::InProcess => return None,
+        };
+        Some(Arc::new(Actor::new(kind, id, &self.name)))
+    }
+
     /// How messages name it.
     pub(super) fn holder(&self) -> String {
         let credential = match self.credential {
             IdentityCredential::Key(_) => "key ",
-            IdentityCredential::Token => "token of ",
+            IdentityCredential::Token(_) => "token of ",
             IdentityCredential::Certificate(_) => "certificate of ",
             IdentityCredential::InProcess => "",
         };
@@ -186,6 +198,11 @@ impl Caller {
 
     pub(crate) fn identity(&self) -> Option<&Arc<Identity>> {
         self.identity.as_ref()
+    }
+
+    /// How the record of a change names the caller; none where nobody is authenticated.
+    pub(crate) fn actor(&self) -> Option<Arc<Actor>> {
+        self.identity.as_ref().and_then(|identity| identity.actor())
     }
 
     /// The problem of a call that the limits of the caller do not permit.

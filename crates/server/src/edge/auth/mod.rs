@@ -2,6 +2,7 @@
 //! token of the request; whether the table of permissions lets that caller make the call; and the tenant that the call is for.
 
 mod audit;
+mod audit_budget;
 mod certificate_rule;
 mod credential;
 mod identity;
@@ -25,7 +26,7 @@ use crate::edge::fallback::is_grpc;
 use crate::edge::operator::{InProcess, NamesTenant};
 use crate::edge::permissions::{self, Access, Call};
 use audit::Entry;
-pub(crate) use audit::{Admitted, AuditLog};
+pub(crate) use audit::{Admitted, AuditLog, anonymous_action};
 use certificate_rule::ByCertificate;
 pub(crate) use certificate_rule::CertificateRules;
 pub use certificate_rule::{CertificateAttribute, CertificateRule};
@@ -59,7 +60,7 @@ pub(crate) async fn layer(State(app): State<App>, mut request: Request, next: Ne
     };
     let entry = Entry::of(&request, call, identity.as_ref());
     if let Err(problem) = admitted {
-        app.audit.denied(&entry, problem.code.name(), app.handle.now());
+        app.audit.denied(&entry, problem.code.name(), &app.handle);
         let is_grpc = is_grpc(request.headers());
         return if is_grpc { Status::from(problem).into_http() } else { problem.into_response() };
     }

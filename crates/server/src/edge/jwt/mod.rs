@@ -100,6 +100,7 @@ pub(crate) struct TokenIdentity {
     /// Of the issuer and the subject, which tokens of the same holder share.
     pub id: Arc<str>,
     pub name: Arc<str>,
+    pub issuer: Arc<str>,
     pub grants: Arc<Grants>,
     pub expires_at: Time,
 }
@@ -177,7 +178,8 @@ impl Issuers {
         let grants = rule.ok_or(TokenRefusal::NoRule)?.grants.clone();
         let name = issuer.options.name_of(&claims)?;
         let id = issuer.options.id_of(&claims, &name);
-        Ok(TokenIdentity { id, name, grants, expires_at })
+        let issuer = Arc::from(&*issuer.options.issuer);
+        Ok(TokenIdentity { id, name, issuer, grants, expires_at })
     }
 
     /// The issuer that the token names. The signature then shows whether that is true.

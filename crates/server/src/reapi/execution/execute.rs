@@ -5,19 +5,19 @@ use std::sync::Arc;
 use authority::command::SubmitTask;
 use authority::{QueueKey, Scope};
 use blobs::{Digest, Serve};
-use execution::{EXECUTION_QUEUE, ExecutionPayload, action, command, digest};
+use execution::{EXECUTION_QUEUE, ExecutionPayload, Origin, action, command, digest};
 use tonic::{Request, Status};
 
 use super::follow::{self, OperationStream};
 use super::pins::PinGuard;
 use super::{inputs, operation, operation_name, platform};
-use crate::convert::ids;
+use crate::convert::{ids, request_metadata};
 use crate::edge::auth::Caller;
 use crate::reapi::capabilities::PRIORITIES;
 use crate::reapi::inline_outputs::InlineOutputs;
 use crate::reapi::messages::{Action, ActionResult, Command, ExecuteRequest};
 use crate::reapi::store::Store;
-use crate::reapi::{Reapi, instance, metadata};
+use crate::reapi::{Reapi, instance};
 
 pub(super) async fn execute(
     reapi: &Reapi,
@@ -182,7 +182,10 @@ async fn begin(
         do_not_cache: action.do_not_cache,
         skip_cache_lookup: asked.skip_cache_lookup,
         timeout_ms: Some(timeout_ms(reapi, &action)?),
-        origin: metadata::origin(request.metadata()),
+        origin: request_metadata::decode(request.metadata())
+            .as_ref()
+            .map(Origin::from_proto)
+            .unwrap_or_default(),
     };
     let payload = payload.encode()?;
     let submit = SubmitTask {

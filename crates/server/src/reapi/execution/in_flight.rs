@@ -216,7 +216,7 @@ impl InFlightExecutions {
             let waits = matches!(detail.view.task.phase, Phase::Waiting { .. });
             let why = if waits { self.nobody_fits(scope, required) } else { None };
             if timer.observe(why.is_some(), handle.now()) {
-                let kill = KillTask { scope: scope.clone(), task, detail: why.map(Arc::from) };
+                let kill = KillTask { scope: scope.clone(), task, detail: why.map(Arc::from), by: None };
                 let _ = handle.kill(kill).await;
                 timer = NoWorkerTimer::new(self.0.worker_grace);
             }

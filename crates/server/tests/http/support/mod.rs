@@ -177,6 +177,26 @@ impl Served {
         self.running.handle.status().await.unwrap().position.0
     }
 
+    /// Whether a file of the ledger has this text.
+    pub(crate) fn stores(&self, text: &str) -> bool {
+        let mut directories = vec![self.directory.path().to_owned()];
+        while let Some(directory) = directories.pop() {
+            for entry in std::fs::read_dir(directory).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() {
+                    directories.push(path);
+                } else if std::fs::read(path)
+                    .unwrap()
+                    .windows(text.len())
+                    .any(|bytes| bytes == text.as_bytes())
+                {
+                    return true;
+                }
+            }
+        }
+        false
+    }
+
     /// Tells the server to stop, without waiting.
     pub(crate) fn begin_stop(&mut self) {
         self.stop.take().map(|stop| stop.send(()));

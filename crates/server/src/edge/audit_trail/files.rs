@@ -1,0 +1,60 @@
+//! The files of the audit trail: their names, their bounds and their modes.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// The name of the directory in the data directory.
+pub const DIRECTORY: &str = "audit";
+/// Largest file; a line that does not fit begins the next one.
+pub const MAX_FILE_BYTES: u64 = 16 * 1_024 * 1_024;
+/// Most files; the oldest one goes when there are more.
+pub const MAX_FILES: usize = 64;
+
+const DIRECTORY_MODE: u32 = 0o700;
+const FILE_MODE: u32 = 0o600;
+const PREFIX: &str = "audit-";
+const SUFFIX: &str = ".jsonl";
+
+/// The files, oldest first, each with the number of its first line. None when there is no directory.
+pub(super) fn list(directory: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
+    let entries = match fs::read_dir(directory) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?,
+    };
+    let mut files = Vec::new();
+    for entry in entries {
+        let path = entry?.path();
+        files.extend(first_line(&path).map(|first| (first, path)));
+    }
+    files.sort();
+    Ok(files)
+}
+
+/// The number of the first line of a file, by its name.
+fn first_line(path: &Path) -> Option<u64> {
+    path.file_name()?.to_str()?.strip_prefix(PREFIX)?.strip_suffix(SUFFIX)?.parse().ok()
+}
+
+/// Creates the directory, if it is missing.
+pub(super) fn create_directory(directory: &Path) -> io::Result<()> {
+    if !directory.exists() {
+        DirBuilder::new().recursive(true).mode(DIRECTORY_MODE).create(directory)?;
+        directory.parent().map_or(Ok(()), sync)?;
+    }
+    Ok(())
+}
+
+/// Creates the file whose first line has this number.
+pub(super) fn create(directory: &Path, first: u64) -> io::Result<File> {
+    let path = directory.join(format!("{PREFIX}{first:020}{SUFFIX}"));
+    let file = OpenOptions::new().append(true).create_new(true).mode(FILE_MODE).open(path)?;
+    sync(directory)?;
+    Ok(file)
+}
+
+/// Makes the names in a directory durable.
+fn sync(directory: &Path) -> io::Result<()> {
+    File::open(directory)?.sync_all()
+}
