@@ -16,23 +16,26 @@ pub(crate) struct Args {
     /// The seed of the random choices; each run prints its seed.
     #[arg(long)]
     seed: Option<u64>,
+    /// SIGKILLs in each scenario, beside its own faults: of the server, and of the worker processes in `workers`.
+    #[arg(long, default_value_t = 100)]
+    kills: usize,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
 enum Scenario {
-    /// SIGKILL, 100 times, at random moments and during starts.
+    /// Nothing but SIGKILL, at random moments and during starts.
     Kill,
     /// SIGSTOP for longer than a lease, 30 times.
     Stop,
-    /// The wall clock moves an hour forward and back between starts.
+    /// The wall clock moves an hour forward and back between starts, 25 times.
     Clock,
-    /// The disk is full and later has space again.
+    /// The disk is full and later has space again, 5 times; half of the kills strike while it is full.
     FullDisk,
-    /// Workers of all contracts on one queue, under 80 kills and 20 stops.
+    /// Workers of all contracts on one queue, under kills and 20 stops.
     Contracts,
     /// Three worker processes run 2,000 actions, under SIGKILL and SIGSTOP, the coordinator under SIGKILL.
     Workers,
-    /// Bazel builds 300 actions while the coordinator is killed 5 times.
+    /// Bazel builds 300 actions, or three for each kill, while the coordinator is killed.
     Bazel,
 }
 
@@ -62,7 +65,7 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<()> {
             let mut command = cargo(root);
             command.args(["test", "--release", "--package", "lessor", "--test", binary, "--"]);
             command.args(["--nocapture", "--test-threads=1", prefix]);
-            command.env("LESSOR_CHAOS_FORM", "long");
+            command.env("LESSOR_CHAOS_FORM", "long").env("LESSOR_CHAOS_KILLS", args.kills.to_string());
             command.envs(args.seed.map(|seed| ("LESSOR_CHAOS_SEED", seed.to_string())));
             run_command(&mut command)?;
         }

@@ -3,9 +3,12 @@
 //! The same commands run on a laptop and in CI. Nothing here is part of the product, and the product does not
 //! depend on it.
 
+mod advisories;
 mod chaos;
 mod check;
 mod docs;
+mod lock_file;
+mod sbom;
 mod sim;
 mod steps;
 mod test;
@@ -33,9 +36,9 @@ enum Command {
     /// Installs missing tools that the tests need, by package name (this needs root), and prints what it installs. Kills
     /// and names a test that hangs: one that takes ten minutes, or one of a binary that takes forty.
     Test,
-    /// Run the checks without the tests: format, tidy (the project's rules), clippy with warnings as errors.
+    /// Run the checks without the tests: format, tidy (the project's rules), advisories, clippy with warnings as errors.
     Check,
-    /// Run the long form of the chaos tests: kill, stop and fill the disk of the real binary, in a release build.
+    /// Run the long form of the chaos tests: kill (100 times in each), stop and fill the disk of the real binary, in a release build.
     ///
     /// The short form is part of `test`. At the end, every answer that the server gave must still be true.
     Chaos(chaos::Args),
@@ -43,6 +46,8 @@ enum Command {
     ///
     /// `test` runs two thousand of them. For a seed that fails, every event is printed.
     Sim(sim::Args),
+    /// Print a software bill of materials: every crate of Cargo.lock, in CycloneDX JSON.
+    Sbom,
     /// Write the tables of docs/guarantees.md from docs/guarantees.toml and the names of the tests.
     Guarantees,
     /// Build the API documentation of our own crates, with warnings as errors.
@@ -54,7 +59,9 @@ const EXAMPLES: &str = "Examples:
   cargo xtask check                     while you work
   cargo xtask sim --seeds 100000        many histories, about an hour
   cargo xtask sim --seeds 1 --from 7    repeat one history
+  cargo xtask sbom > sbom.json          what the binary is made of
   cargo xtask chaos --scenario kill     one scenario, in its long form
+  cargo xtask chaos --kills 20          fewer SIGKILLs in each scenario than its 100
   cargo xtask chaos --seed 7            repeat the random choices of an earlier run";
 
 fn main() -> ExitCode {
@@ -64,6 +71,7 @@ fn main() -> ExitCode {
         Command::Check => check::run(&root),
         Command::Chaos(args) => chaos::run(&root, &args),
         Command::Sim(args) => sim::run(&root, &args),
+        Command::Sbom => sbom::run(&root),
         Command::Guarantees => tidy::write_guarantees(&root),
         Command::Docs => docs::run(&root),
     };

@@ -32,6 +32,13 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
+/// The platform of the compiler.
+pub(crate) fn host() -> Result<String> {
+    let version = output(Command::new("rustc").arg("-vV"))?;
+    let host = version.lines().find_map(|line| line.strip_prefix("host: "));
+    host.map(str::to_owned).context("rustc names no host")
+}
+
 /// Runs a command and returns its standard output as text.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
     let output = command

@@ -67,11 +67,11 @@ fn a_key_that_has_expired_gives_up_its_name_and_makes_room() {
     for n in 0..MAX_KEYS {
         // The last ones have expired, one after the other.
         let expires_at = (n >= MAX_KEYS - 3).then(|| Time(900 - n as u64 % 100));
-        let created = KeyCreated { key: Arc::new(key(n, expires_at)) };
+        let created = KeyCreated { key: Arc::new(key(n, expires_at)), by: None };
         state.apply(Time(1), &Event::KeyCreated(created)).unwrap();
     }
     let ended = |new: ApiKey| {
-        let command = Command::CreateKey(CreateKey { key: Arc::new(new) });
+        let command = Command::CreateKey(CreateKey { key: Arc::new(new), by: None });
         let decision = state.decide(&command, Time(1_000));
         assert_eq!(decision.answer, Answer::KeyCreated(Created));
         match &decision.events[..] {

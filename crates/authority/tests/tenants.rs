@@ -192,10 +192,11 @@ fn a_tenant_at_its_limits_is_refused_until_a_task_ends_and_others_are_not() {
     assert_eq!(tasks.submit("small", "third", 1), refused, "in whatever queue");
     assert_eq!(tasks.usage("small").open_tasks, 2);
 
-    let kill = KillTask { scope: commands::scope_of("small"), task: first, detail: None };
+    let kill = KillTask { scope: commands::scope_of("small"), task: first, detail: None, by: None };
     tasks.run(Command::KillTask(kill), 0);
     assert_eq!(tasks.usage("small").open_tasks, 1, "a final task is not open");
-    let redrive = RedriveTask { scope: commands::scope_of("small"), task: first, id: TaskId(1_000) };
+    let redrive =
+        RedriveTask { scope: commands::scope_of("small"), task: first, id: TaskId(1_000), by: None };
     let redriven = tasks.run(Command::RedriveTask(redrive), 0);
     assert_eq!(redriven, Answer::Redriven(RedriveAnswer::Created(TaskId(1_000))));
     assert_eq!(tasks.submit("small", "q", 1), refused, "a redriven task counts");

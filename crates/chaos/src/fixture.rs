@@ -52,11 +52,17 @@ impl Fixture {
         self.actors = Some(Actors::start(&self.world));
     }
 
-    /// Kills the server and looks where its ledger ends.
+    /// Kills the server, which must be running, and looks where its ledger ends.
     pub(crate) fn kill(&mut self) -> Result<()> {
+        self.check_that_it_runs()?;
         self.server.kill()?;
         self.cuts.push(Cut::look(self.server.data(), self.world.recorder.now())?);
         Ok(())
+    }
+
+    /// How often it was killed so far.
+    pub(crate) fn kills(&self) -> usize {
+        self.cuts.len()
     }
 
     /// Kills the server and starts it again.
@@ -68,6 +74,7 @@ impl Fixture {
 
     /// Ends the faults, drains, and checks all answers of the server.
     pub(crate) async fn finish(mut self, has_fair_clock: bool) -> Result<Reach> {
+        let kills = self.kills();
         let (mut evidence, raw_recording) = self.end(has_fair_clock).await?;
         let began = Instant::now();
         let (recording, unexpected_answers) = Recording::of(&raw_recording);
@@ -86,7 +93,7 @@ impl Fixture {
                 println!("{sent} dispatches, {again} of them sent again, {refused} refused by the target");
             }
             log_tools::check(self.server.binary(), self.server.data(), &recording.records)?;
-            return Ok(reach(&evidence));
+            return Ok(Reach { kills, ..reach(&evidence) });
         }
         let explanation = format_violations(&evidence, &violations);
         let log = self.server.log_tail();
@@ -101,9 +108,7 @@ impl Fixture {
         if let Some(actors) = self.actors.take() {
             actors.stop().await?;
         }
-        if let Some(status) = self.server.exited() {
-            bail!("the server ended on its own with {status}; its log ends:\n{}", self.server.log_tail());
-        }
+        self.check_that_it_runs()?;
         drain(&self.world).await?;
         let mut evidence = collect(&self.world, has_fair_clock).await?;
         self.server.stop().await?;
@@ -116,6 +121,13 @@ impl Fixture {
             cuts: std::mem::take(&mut self.cuts),
         };
         Ok((evidence, raw_recording))
+    }
+
+    fn check_that_it_runs(&mut self) -> Result<()> {
+        if let Some(status) = self.server.exited() {
+            bail!("the server ended on its own with {status}; its log ends:\n{}", self.server.log_tail());
+        }
+        Ok(())
     }
 }
 

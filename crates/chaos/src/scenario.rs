@@ -1,4 +1,5 @@
-//! The scenarios: each lets one kind of fault loose on a running server, with a short and a long form.
+//! The scenarios: each lets one kind of fault loose on a running server, with a short and a long form. In the long one,
+//! or when the plan says so, each of them kills as well.
 
 use std::time::{Duration, Instant};
 
@@ -13,18 +14,18 @@ use crate::checks::Reach;
 use crate::contract::Contract;
 use crate::fixture::Fixture;
 use crate::history::{RawRecording, Recording};
-use crate::plan::{Form, Plan};
+use crate::plan::{Form, Plan, share};
 use crate::recorder::{HeartbeatOutcome, Observations};
 use crate::report_request::Intent;
 use crate::world::{LEASE, QUEUE};
 
 const HOUR_S: i64 = 3600;
+/// How far the clock is off, start after start.
+const OFFSETS_S: [i64; 5] = [HOUR_S, 0, -HOUR_S, HOUR_S, -HOUR_S];
 const NATIVE: &[Contract] = &[Contract::Native];
 /// How long a server lives that is recorded, before it is killed; longer than a lease.
 const RECORDED_LIFE: Duration = Duration::from_millis(800);
 const RECORD_DEADLINE: Duration = Duration::from_secs(60);
-/// One fault in so many is a stop, the others are kills.
-const STOP_EVERY: usize = 5;
 const RECORD_INTERVAL: Duration = Duration::from_millis(20);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,16 +54,21 @@ pub fn run(scenario: Scenario, plan: &Plan) -> Result<()> {
             Scenario::Clock => clock(plan).await.map(format_reach),
             Scenario::FullDisk => crate::full_disk::run(plan).await.map(format_reach),
             Scenario::Contracts => contracts(plan).await.map(format_reach),
-            Scenario::Workers => crate::workers::run(plan).await.map(format_reach),
+            Scenario::Workers => {
+                let counts = crate::workers::run(plan).await;
+                counts.map(|counts| (counts.worker_kills, format!("{counts:?}")))
+            }
         }
     });
-    let reach = result.with_context(|| format!("chaos {scenario:?} with LESSOR_CHAOS_SEED={}", plan.seed))?;
-    println!("chaos {scenario:?}: every answer still true; {reach}");
+    let (kills, reach) =
+        result.with_context(|| format!("chaos {scenario:?} with LESSOR_CHAOS_SEED={}", plan.seed))?;
+    ensure!(kills >= plan.kills(0), "chaos {scenario:?} killed {kills} times, not {} times", plan.kills(0));
+    println!("chaos {scenario:?}: every answer still true after {kills} SIGKILLs; {reach}");
     Ok(())
 }
 
-fn format_reach(reach: impl std::fmt::Debug) -> String {
-    format!("{reach:?}")
+fn format_reach(reach: Reach) -> (usize, String) {
+    (reach.kills, format!("{reach:?}"))
 }
 
 /// A small run with one SIGKILL in it, for tests that change what was recorded. It lasts until everything that they
@@ -143,13 +149,20 @@ async fn kill(plan: &Plan) -> Result<Reach> {
     let mut rng = plan.rng("killer");
     let mut fixture = Fixture::open(plan, None, NATIVE).await?;
     fixture.start_actors();
-    for _ in 0..plan.pick(10, 100) {
-        kill_once(&mut fixture, &mut rng).await?;
-    }
+    kill_times(plan.kills(10), &mut fixture, &mut rng).await?;
     pause(&mut rng, 300..301).await;
     let reach = fixture.finish(true).await?;
     ensure!(reach.lost_answers > 0, "no answer was lost: the kills hit nobody ({reach:?})");
     reached_everything(reach)
+}
+
+/// Kills at least this many more times.
+pub(crate) async fn kill_times(kills: usize, fixture: &mut Fixture, rng: &mut fastrand::Rng) -> Result<()> {
+    let enough = fixture.kills() + kills;
+    while fixture.kills() < enough {
+        kill_once(fixture, rng).await?;
+    }
+    Ok(())
 }
 
 async fn kill_once(fixture: &mut Fixture, rng: &mut fastrand::Rng) -> Result<()> {
@@ -169,8 +182,10 @@ async fn stop(plan: &Plan) -> Result<Reach> {
     let mut rng = plan.rng("stopper");
     let mut fixture = Fixture::open(plan, None, NATIVE).await?;
     fixture.start_actors();
-    for _ in 0..plan.pick(3, 30) {
+    let (stops, kills) = (plan.pick(3, 30), plan.kills(0));
+    for round in 0..stops {
         stop_once(&mut fixture, &mut rng).await?;
+        kill_times(share(kills, round, stops), &mut fixture, &mut rng).await?;
     }
     pause(&mut rng, 800..801).await;
     let reach = fixture.finish(true).await?;
@@ -188,12 +203,10 @@ async fn contracts(plan: &Plan) -> Result<Reach> {
     let mut rng = plan.rng("contracts");
     let mut fixture = Fixture::open(plan, None, &Contract::ALL).await?;
     fixture.start_actors();
-    for round in 0..plan.pick(10, 100) {
-        if round % STOP_EVERY == STOP_EVERY - 1 {
-            stop_once(&mut fixture, &mut rng).await?
-        } else {
-            kill_once(&mut fixture, &mut rng).await?
-        }
+    let (stops, kills) = (plan.pick(2, 20), plan.kills(8));
+    for round in 0..stops {
+        kill_times(share(kills, round, stops), &mut fixture, &mut rng).await?;
+        stop_once(&mut fixture, &mut rng).await?;
     }
     pause(&mut rng, 800..801).await;
     let reach = reached_everything(fixture.finish(true).await?)?;
@@ -216,14 +229,18 @@ async fn clock(plan: &Plan) -> Result<Reach> {
     let mut rng = plan.rng("clock");
     let mut fixture = Fixture::open(plan, None, NATIVE).await?;
     fixture.start_actors();
-    for round in 0..plan.pick(1, 5) {
-        for offset_s in [HOUR_S, 0, -HOUR_S, HOUR_S, -HOUR_S] {
+    let (rounds, kills) = (plan.pick(1, 5), plan.kills(0));
+    for round in 0..rounds {
+        for (index, offset_s) in OFFSETS_S.into_iter().enumerate() {
             pause(&mut rng, 300..900).await;
             fixture.server.set_clock_offset_s(offset_s);
             fixture.restart().await?;
             if round == 0 && offset_s == HOUR_S {
                 check_that_the_clock_is_off(&fixture).await?;
             }
+            let changes = rounds * OFFSETS_S.len();
+            let share = share(kills, round * OFFSETS_S.len() + index, changes);
+            kill_times(share, &mut fixture, &mut rng).await?;
         }
     }
     pause(&mut rng, 800..801).await;

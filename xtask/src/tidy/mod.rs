@@ -5,6 +5,7 @@
 mod authority_purity;
 mod dependency_direction;
 mod dependency_list;
+mod duplicate_versions;
 mod file_header;
 mod file_length;
 mod guarantees;
@@ -84,6 +85,11 @@ const RULES: &[Rule] = &[
         name: "licences",
         why: "the product ships under Apache-2.0: dependencies must allow this and come from crates.io",
         check: licences::check,
+    },
+    Rule {
+        name: "duplicate-versions",
+        why: "a crate in two versions is built twice, and a mended fault may still be in the other one",
+        check: duplicate_versions::check,
     },
     Rule {
         name: "lints",

@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use serde::Deserialize;
 
-use crate::steps::{cargo, output};
+use crate::steps::{cargo, host, output};
 
 /// Directories without sources: build output, data of a local run, version control.
 const SKIPPED: &[&str] = &["target", ".git", ".lessor", "node_modules"];
@@ -137,9 +137,8 @@ fn load_packages(root: &Path) -> Result<Vec<Package>> {
     struct Metadata {
         packages: Vec<Package>,
     }
-    let version = output(std::process::Command::new("rustc").arg("-vV"))?;
-    let host = version.lines().find_map(|line| line.strip_prefix("host: ")).context("rustc names no host")?;
-    let json = output(cargo(root).args(["metadata", "--format-version", "1", "--filter-platform", host]))?;
+    let host = host()?;
+    let json = output(cargo(root).args(["metadata", "--format-version", "1", "--filter-platform", &host]))?;
     let metadata: Metadata = serde_json::from_str(&json).context("cannot read `cargo metadata`")?;
     Ok(metadata.packages)
 }

@@ -7,7 +7,7 @@ use super::Refusal;
 use crate::event::TaskCreated;
 use crate::limits::{
     DEFAULT_TENANT, MAX_QUEUES, MAX_REQUIREMENT_SETS, MAX_TENANTS, RESERVED_MEMORY_PART, RESERVED_QUEUES,
-    TENANT_SHARE, is_share_used,
+    TENANT_SHARE,
 };
 use crate::{State, TenantUsage};
 

@@ -44,6 +44,8 @@ impl Violation {
 /// What a run went through. A run in which a count stayed zero has not tested what it claims.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct Reach {
+    /// SIGKILLs of the server.
+    pub kills: usize,
     pub tasks: usize,
     pub completed: usize,
     pub failed: usize,
@@ -109,6 +111,7 @@ pub(crate) fn reach(evidence: &Evidence) -> Reach {
     let events =
         |kind: &str| evidence.histories.values().flatten().filter(|event| event["type"] == kind).count();
     Reach {
+        kills: 0,
         tasks: evidence.tasks.len(),
         completed: in_state("COMPLETED"),
         failed: in_state("FAILED"),

@@ -35,12 +35,17 @@ const IN_FLIGHT: usize = 48;
 const LEASE: Duration = Duration::from_millis(3_000);
 const HEARTBEAT: Duration = Duration::from_millis(500);
 const DEADLINE: Duration = Duration::from_secs(900);
+/// What the kill of a worker may add to it.
+const DEADLINE_PER_KILL: Duration = Duration::from_secs(5);
 
 /// What was done to whom, and what it led to.
 #[derive(Debug, Default)]
 pub(crate) struct RunCounts {
-    /// More are sent for as long as a kind of fault has not struck, or none has cost a worker its lease.
+    /// More are sent for as long as a kind of fault has not struck, or not often enough, or none has cost a worker its
+    /// lease.
     pub actions: usize,
+    /// Kills of workers that the run has to have.
+    pub wanted_kills: usize,
     pub worker_kills: usize,
     pub worker_stops: usize,
     pub coordinator_kills: usize,
@@ -62,7 +67,7 @@ enum Fault {
 
 impl RunCounts {
     fn shows_something(&self) -> bool {
-        self.worker_kills > 0
+        self.worker_kills >= self.wanted_kills.max(1)
             && self.worker_stops > 0
             && self.coordinator_kills > 0
             && self.further_leases > 0
@@ -105,7 +110,8 @@ pub(crate) async fn run(plan: &Plan) -> Result<RunCounts> {
         worker.start()?;
         workers.push(worker);
     }
-    let mut run_counts = RunCounts { actions: plan.pick(200, 2_000), ..RunCounts::default() };
+    let (actions, wanted_kills) = (plan.pick(200, 2_000), plan.kills(0));
+    let mut run_counts = RunCounts { actions, wanted_kills, ..RunCounts::default() };
     let outcome = under_fire(plan, &mut server, &mut workers, &mut run_counts).await;
     let outcome = match outcome {
         Ok(()) => judged(&mut server, &mut workers, &api, &mut run_counts).await.and_then(|()| {
@@ -135,7 +141,7 @@ async fn under_fire(
 ) -> Result<()> {
     let mut rng = plan.rng("workers");
     let build = Build::new(server.address()?, plan.seed)?;
-    let deadline = Instant::now() + DEADLINE;
+    let deadline = Instant::now() + DEADLINE + DEADLINE_PER_KILL * u32::try_from(run_counts.wanted_kills)?;
     let mut running = JoinSet::new();
     let (mut next, mut done) = (0, BTreeSet::new());
     let mut fault = Box::pin(tokio::time::sleep(Duration::from_millis(300)));

@@ -141,7 +141,8 @@ impl Outputs {
             Entry::File(file) => file.digest.size,
             _ => 0,
         };
-        self.entries.iter().map(size).sum()
+        // The server names the sizes: their sum may be more than any number holds.
+        self.entries.iter().map(size).fold(0, u64::saturating_add)
     }
 
     fn report(&mut self, path: &str, kind: &'static str, digest: Option<Digest>) {
@@ -265,6 +266,14 @@ mod tests {
         let root = children.pop().unwrap();
         let error = unfold(root, children).err().unwrap().to_string();
         assert!(error.contains("entries"), "{error}");
+    }
+
+    #[test]
+    fn sizes_whose_sum_no_number_holds_are_added_up_without_a_panic() {
+        let huge = Digest { size: u64::MAX / 2, ..Digest::of(FUNCTION, b"x") };
+        let file = OutputFile { path: RelativePath::default(), digest: huge, is_executable: false };
+        let outputs = Outputs { entries: vec![Entry::File(file); 3], ..Outputs::default() };
+        assert_eq!(outputs.bytes(), u64::MAX);
     }
 
     #[test]

@@ -17,14 +17,18 @@ use crate::workspace::Workspace;
 
 /// How soon a server is back after a quick restart.
 const QUICK: Duration = Duration::from_millis(500);
+/// One before the kill, one during it and one after it.
+const MIN_ACTIONS_OF_A_ROUND: usize = 3;
 /// Less than the retries of its default flags take.
 const PATIENCE_OF_BAZEL: Duration = Duration::from_secs(2);
 
 #[test]
 fn killed_a_build_with_many_retries_goes_on_and_nothing_committed_runs_again() {
     let plan = Plan::from_env(env!("CARGO_BIN_EXE_lessor")).unwrap();
-    let (actions, kills) = plan.pick((60, 1), (300, 5));
-    survives(actions, kills, &["--remote_retries=30"], true, Duration::MAX).unwrap();
+    let (actions, kills) = (plan.pick(60, 300), plan.kills(1).max(1));
+    let actions_of_a_round = (actions / kills).max(MIN_ACTIONS_OF_A_ROUND);
+    survives(actions_of_a_round * kills, kills, &["--remote_retries=30"], true, Duration::MAX).unwrap();
+    println!("chaos Bazel: {} actions built once each under {kills} SIGKILLs", actions_of_a_round * kills);
 }
 
 /// Held to half a second in the long form, against a release build. An unoptimised one among other tests may take longer;

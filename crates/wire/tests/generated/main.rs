@@ -1,4 +1,5 @@
-//! The committed stubs are what the compiler makes of `proto/`, and the limits of requests cover every repeated field.
+//! The committed stubs are what the compiler makes of `proto/`, the limits of requests cover every repeated field, and
+//! the fields of remote execution are those of its crate.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -6,6 +7,7 @@ use std::path::Path;
 #[path = "../../examples/generate.rs"]
 #[allow(dead_code)]
 mod generate;
+mod reapi_types;
 mod request_limits;
 
 const UPDATE: &str = "run: cargo run --package wire --features grpc --example generate";

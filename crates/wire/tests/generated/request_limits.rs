@@ -48,14 +48,14 @@ fn requests() -> BTreeMap<&'static str, (Decode, usize)> {
     }
 }
 
-struct Descriptors {
-    messages: BTreeMap<String, DescriptorProto>,
+pub(crate) struct Descriptors {
+    pub messages: BTreeMap<String, DescriptorProto>,
     /// The messages that calls take.
-    inputs: Vec<String>,
+    pub inputs: Vec<String>,
 }
 
 impl Descriptors {
-    fn load() -> Descriptors {
+    pub(crate) fn load() -> Descriptors {
         let crate_dir = Path::new(env!("CARGO_MANIFEST_DIR"));
         let includes = [crate_dir.join("tests/generated"), crate_dir.join("proto")];
         let remote = protox::compile(["reapi_requests.proto"], includes).unwrap();
