@@ -6,7 +6,8 @@ use bytes::Bytes;
 use foldhash::fast::RandomState;
 
 use super::{
-    inner::Inner, options::MAX_PENDING_RECORDS, record::Placement, store::Store, upload::Upload, writer::Item,
+    inner::Inner, options::MAX_PENDING_RECORDS, record::Placement, record::Space, store::Store,
+    upload::Upload, writer::Item,
 };
 use crate::{Digest, Error, Expect, MAX_BATCH_BYTES, Result, Tenant, UploadRequest};
 
@@ -50,8 +51,8 @@ impl Inner {
         let bytes = items.iter().map(Item::bytes).sum();
         if let Some(first) = items.first() {
             let admitted = self.admit(first.tenant, bytes);
-            // Entries are small and count, but only content is refused: a result that was committed must be found.
-            if first.space.function().is_some() {
+            // What clients choose to store is refused; a result that was committed must be found.
+            if first.space != Space::CommittedResult {
                 admitted?;
             }
         }

@@ -34,7 +34,7 @@ use crate::support::certificates::{Authority, Files};
 /// Long enough for anything that is not stuck.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// How long a certificate of the tests lives that is about to expire.
-const BRIEF: Duration = Duration::from_secs(2);
+const BRIEF: Duration = Duration::from_secs(6);
 
 async fn in_time<T>(work: impl Future<Output = T>) -> T {
     timeout(PATIENCE, work).await.expect("it is stuck")

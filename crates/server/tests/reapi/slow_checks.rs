@@ -94,7 +94,7 @@ async fn c25_a_worker_is_alive_while_the_outputs_of_its_report_are_checked() {
     let mut worker = served.worker("w").await;
     let (_waiting, task) = leased(&served, "true").await;
     // The pauses between two signs of life are a third of it.
-    served.running.handle.registry().set_heartbeat_timeout_ms(300);
+    served.running.handle.registry().set_heartbeat_timeout_ms(3_000);
     gate.set_open(false);
     let seen = async || {
         let workers = served.running.handle.workers(scope()).await.unwrap();

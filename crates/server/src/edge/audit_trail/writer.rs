@@ -191,13 +191,15 @@ impl Writer {
         line.position = line.position.max(tail.position);
         (line.seq, line.prev) = (tail.next, tail.prev.to_string());
         let (text, hash) = self.key.seal(&line)?;
-        if tail.bytes > 0 && tail.bytes + text.len() as u64 > self.max_file_bytes {
-            tail.file.sync_data()?;
-            (tail.file, tail.bytes, tail.is_torn) = (files::create(&self.directory, tail.next)?, 0, false);
-            remove_oldest(&self.directory, self.max_files)?;
-        }
+        // Before another file begins: a torn line in the middle of the trail would look like tampering.
         if tail.is_torn {
             tail.file.set_len(tail.bytes)?;
+            tail.is_torn = false;
+        }
+        if tail.bytes > 0 && tail.bytes + text.len() as u64 > self.max_file_bytes {
+            tail.file.sync_data()?;
+            (tail.file, tail.bytes) = (files::create(&self.directory, tail.next)?, 0);
+            remove_oldest(&self.directory, self.max_files)?;
         }
         tail.is_torn = true;
         tail.file.write_all(text.as_bytes())?;
@@ -213,6 +215,7 @@ impl Writer {
         let synced = tail.file.sync_data().and_then(|()| {
             // Somebody removed the file: its lines are gone, and what follows begins another one.
             if tail.file.metadata()?.nlink() == 0 {
+                files::create_directory(&self.directory)?;
                 (tail.file, tail.bytes, tail.is_torn) =
                     (files::create(&self.directory, tail.next)?, 0, false);
                 return Err(io::Error::other("the file of the audit trail was removed"));
@@ -244,7 +247,7 @@ impl Writer {
         let whole = String::from_utf8_lossy(&text[..bytes]);
         let last = whole.lines().next_back().and_then(|text| self.key.check(text).and(chain::parse(text)));
         let Some((line, prev)) = last.or((bytes == 0).then(|| before_first(first))) else {
-            let next = first + whole.lines().count() as u64;
+            let next = first.saturating_add(whole.lines().count() as u64);
             let file = files::create(&self.directory, next)?;
             let note = "the line before was changed, or written with another key".to_owned();
             return Ok((
