@@ -117,7 +117,10 @@ impl<'a> Follower<'a> {
     async fn open(&self, request: &ExecuteRequest) -> Result<Streaming<Operation>, Status> {
         let mut client = self.remote.client.execution();
         let stream = match self.remote.operation() {
-            None => client.execute(self.remote.request(request.clone())).await,
+            None => {
+                self.remote.set_requested();
+                client.execute(self.remote.request(request.clone())).await
+            }
             Some(name) => client.wait_execution(self.remote.request(WaitExecutionRequest { name })).await,
         };
         stream.map(tonic::Response::into_inner)

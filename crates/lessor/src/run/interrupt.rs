@@ -1,5 +1,6 @@
 //! Ctrl-C: cancels the operation on the server.
 
+use std::pin::pin;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
@@ -14,12 +15,18 @@ pub(super) async fn or_done(
     progress: &Progress,
     work: impl Future<Output = Result<ExitCode>>,
 ) -> Result<ExitCode> {
-    let mut signals = Signals::listen()?;
+    let (mut signals, mut work) = (Signals::listen()?, pin!(work));
     let code = tokio::select! {
-        done = work => return done,
+        done = work.as_mut() => return done,
         code = signals.next() => code,
     };
     progress.end();
+    // The command may run already while the name of its operation is on its way.
+    tokio::select! {
+        done = work.as_mut() => return done,
+        () = remote.operation_named() => {}
+        _ = signals.next() => {}
+    }
     let is_running = remote.operation().is_some();
     let message = tokio::select! {
         cancelled = remote.cancel() => match cancelled {

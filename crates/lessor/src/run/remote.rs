@@ -1,12 +1,14 @@
 //! The connection to the server: content store, executions and operations.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bazel_remote_apis::google::longrunning::CancelOperationRequest;
 use execution::reapi::{RequestMetadata, ToolDetails};
 use prost::Message;
 use reapi_client::Client;
+use tokio::sync::watch;
+use tokio::time::timeout;
 use tonic::metadata::MetadataValue;
 use tonic::{Code, Request, Status};
 
@@ -24,8 +26,10 @@ pub(super) struct Remote {
     pub instance: String,
     pub url: String,
     metadata: Vec<u8>,
+    /// Whether an execution was requested, which may run before the name of its operation is known.
+    is_requested: AtomicBool,
     /// The running operation, to be cancelled on a signal.
-    operation: Mutex<Option<String>>,
+    operation: watch::Sender<Option<String>>,
 }
 
 impl Remote {
@@ -48,7 +52,8 @@ impl Remote {
             ..RequestMetadata::default()
         };
         let metadata = metadata.encode_to_vec();
-        let remote = Remote { client, instance, url, metadata, operation: Mutex::default() };
+        let (is_requested, operation) = (AtomicBool::new(false), watch::Sender::default());
+        let remote = Remote { client, instance, url, metadata, is_requested, operation };
         remote.check().await?;
         Ok(remote)
     }
@@ -89,11 +94,25 @@ impl Remote {
     }
 
     pub(super) fn operation(&self) -> Option<String> {
-        self.operation.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.operation.borrow().clone()
+    }
+
+    /// An execution is about to be requested.
+    pub(super) fn set_requested(&self) {
+        self.is_requested.store(true, Ordering::Relaxed);
     }
 
     pub(super) fn set_operation(&self, name: Option<&str>) {
-        *self.operation.lock().unwrap_or_else(PoisonError::into_inner) = name.map(str::to_owned);
+        self.is_requested.store(name.is_some(), Ordering::Relaxed);
+        self.operation.send_replace(name.map(str::to_owned));
+    }
+
+    /// Waits for the operation of an execution that was requested. The server names it in its first answer.
+    pub(super) async fn operation_named(&self) {
+        if self.is_requested.load(Ordering::Relaxed) {
+            let mut operation = self.operation.subscribe();
+            let _ = timeout(CALL_TIMEOUT, operation.wait_for(Option::is_some)).await;
+        }
     }
 
     /// Cancels the operation, if there is one.
@@ -101,7 +120,7 @@ impl Remote {
         let Some(name) = self.operation() else { return Ok(()) };
         let mut client = self.client.operations();
         let call = client.cancel_operation(self.request(CancelOperationRequest { name }));
-        match tokio::time::timeout(CALL_TIMEOUT, call).await {
+        match timeout(CALL_TIMEOUT, call).await {
             Ok(answer) => answer.map(|_| ()),
             Err(_) => Err(Status::deadline_exceeded("the server does not answer")),
         }
