@@ -12,7 +12,7 @@ use authority::{Answer, Event, Outcome, Position, Rejection, TaskId, Time};
 use coordinator::Reply;
 
 /// Histories that are searched for a place where the change fits.
-const MAX_SEEDS: u64 = 60;
+const MAX_SEEDS: u64 = 1_000;
 
 /// Changes a history and says where it now must be found wrong, or that the change does not fit anywhere.
 type Change = fn(&mut Vec<Entry>) -> Option<usize>;
