@@ -9,7 +9,7 @@ use utoipa_axum::routes;
 
 use crate::admin::{health, instances, openapi, worker_orders, workers};
 use crate::app::App;
-use crate::edge::auth::{self, AuthMode};
+use crate::edge::auth::{AuthLayer, AuthMode};
 use crate::edge::{fallback, limits};
 use crate::{cache, callbacks, claims, grpc, keys, leases, metrics, queues, reapi, tasks};
 
@@ -33,7 +33,7 @@ pub fn router(app: App) -> Router {
     // The outermost layer, which runs before a body is read and after the route is known.
     let router = match app.auth {
         AuthMode::None => router,
-        AuthMode::Keys => router.layer(from_fn_with_state(app.clone(), auth::layer)),
+        AuthMode::Keys => router.layer(AuthLayer::new(app.clone())),
     };
     router.with_state(app)
 }

@@ -48,6 +48,8 @@ pub struct Call {
     /// Whether the call may wait or move data for long, or gives rights that outlast its caller's. It ends with the key that
     /// began it.
     pub is_long: bool,
+    /// Whether also its answer may take long to send.
+    pub is_streamed: bool,
 }
 
 /// The method of the rows for gRPC.
@@ -76,14 +78,17 @@ macro_rules! calls {
             access: $access,
             is_audited: false $(|| calls!(@audited $mark))*,
             is_long: false $(|| calls!(@long $mark))*,
+            is_streamed: false $(|| calls!(@streamed $mark))*,
         },)*]
     };
     (@method grpc) => { GRPC };
     (@method $method:ident) => { stringify!($method) };
     (@audited audited) => { true };
-    (@audited long) => { false };
+    (@audited $mark:ident) => { false };
     (@long audited) => { false };
-    (@long long) => { true };
+    (@long $mark:ident) => { true };
+    (@streamed streams) => { true };
+    (@streamed $mark:ident) => { false };
 }
 
 pub const CALLS: &[Call] = calls! {
@@ -94,7 +99,7 @@ pub const CALLS: &[Call] = calls! {
     GET "/v1/tasks" READ;
     POST "/v1/tasks" SUBMIT;
     POST "/v1/tasks/batch" SUBMIT;
-    GET "/v1/tasks/{taskId}" READ, long;
+    GET "/v1/tasks/{taskId}" READ, waits;
     GET "/v1/tasks/{taskId}/history" READ;
     POST "/v1/tasks/{taskId}/cancel" CANCEL, audited;
     POST "/v1/tasks/{taskId}/redrive" OPERATE, audited;
@@ -104,61 +109,61 @@ pub const CALLS: &[Call] = calls! {
     GET "/v1/queues" READ;
     GET "/v1/queues/{name}" READ;
     PUT "/v1/queues/{name}" OPERATE, audited;
-    POST "/v1/leases" WORK, long;
+    POST "/v1/leases" WORK, waits;
     POST "/v1/leases/{leaseId}/heartbeat" WORK;
     POST "/v1/leases/{leaseId}/complete" WORK;
     POST "/v1/leases/{leaseId}/fail" WORK;
     POST "/v1/leases/{leaseId}/release" WORK;
-    POST "/internal/worker/claim" WORK, long;
+    POST "/internal/worker/claim" WORK, waits;
     POST "/internal/worker/heartbeat" WORK;
     POST "/internal/worker/complete" WORK;
     POST "/internal/worker/fail" WORK;
     GET "/v1/workers" SEE_WORKERS;
-    POST "/v1/workers/{workerId}/drain" OPERATE, audited, long;
-    POST "/v1/workers/{workerId}/stop" OPERATE, audited, long;
+    POST "/v1/workers/{workerId}/drain" OPERATE, audited, waits;
+    POST "/v1/workers/{workerId}/stop" OPERATE, audited, waits;
     POST "/v1/workers/{workerId}/resume" OPERATE, audited;
-    GET "/v1/instances" WORK, long;
+    GET "/v1/instances" WORK, streams;
     POST "/v1/token-keys/rotate" ADMINISTER, audited;
     GET "/v1/keys" ADMINISTER;
-    POST "/v1/keys" ADMINISTER, audited, long;
+    POST "/v1/keys" ADMINISTER, audited, waits;
     DELETE "/v1/keys/{keyId}" ADMINISTER, audited;
     GET "/status" Access::AnyKey;
-    GET "/ac/{hash}" BUILD, long;
-    PUT "/ac/{hash}" WRITE_CACHE, long;
-    GET "/cas/{hash}" BUILD, long;
-    PUT "/cas/{hash}" WRITE_CACHE, long;
-    GET "/{prefix}/ac/{hash}" BUILD, long;
-    PUT "/{prefix}/ac/{hash}" WRITE_CACHE, long;
-    GET "/{prefix}/cas/{hash}" BUILD, long;
-    PUT "/{prefix}/cas/{hash}" WRITE_CACHE, long;
+    GET "/ac/{hash}" BUILD, streams;
+    PUT "/ac/{hash}" WRITE_CACHE, waits;
+    GET "/cas/{hash}" BUILD, streams;
+    PUT "/cas/{hash}" WRITE_CACHE, waits;
+    GET "/{prefix}/ac/{hash}" BUILD, streams;
+    PUT "/{prefix}/ac/{hash}" WRITE_CACHE, waits;
+    GET "/{prefix}/cas/{hash}" BUILD, streams;
+    PUT "/{prefix}/cas/{hash}" WRITE_CACHE, waits;
     grpc "/lessor.worker.v1.WorkerScheduler/RegisterWorker" WORK;
-    grpc "/lessor.worker.v1.WorkerScheduler/LeaseTask" WORK, long;
+    grpc "/lessor.worker.v1.WorkerScheduler/LeaseTask" WORK, waits;
     grpc "/lessor.worker.v1.WorkerScheduler/UpdateTaskStatus" WORK;
     grpc "/lessor.worker.v1.WorkerScheduler/ReportHeartbeat" WORK;
     grpc "/lessor.worker.v1.WorkerScheduler/UnregisterWorker" WORK;
     grpc "/lessor.worker.v1.WorkerScheduler/SubmitTasks" SUBMIT;
-    grpc "/lessor.worker.v1.WorkerScheduler/Work" WORK, long;
+    grpc "/lessor.worker.v1.WorkerScheduler/Work" WORK, streams;
     grpc "/build.bazel.remote.execution.v2.Capabilities/GetCapabilities" CONTENT;
     grpc "/build.bazel.remote.execution.v2.ContentAddressableStorage/FindMissingBlobs" CONTENT;
-    grpc "/build.bazel.remote.execution.v2.ContentAddressableStorage/BatchUpdateBlobs" CONTENT, long;
-    grpc "/build.bazel.remote.execution.v2.ContentAddressableStorage/BatchReadBlobs" CONTENT, long;
-    grpc "/build.bazel.remote.execution.v2.ContentAddressableStorage/GetTree" CONTENT, long;
-    grpc "/google.bytestream.ByteStream/Read" CONTENT, long;
-    grpc "/google.bytestream.ByteStream/Write" CONTENT, long;
+    grpc "/build.bazel.remote.execution.v2.ContentAddressableStorage/BatchUpdateBlobs" CONTENT, waits;
+    grpc "/build.bazel.remote.execution.v2.ContentAddressableStorage/BatchReadBlobs" CONTENT, streams;
+    grpc "/build.bazel.remote.execution.v2.ContentAddressableStorage/GetTree" CONTENT, streams;
+    grpc "/google.bytestream.ByteStream/Read" CONTENT, streams;
+    grpc "/google.bytestream.ByteStream/Write" CONTENT, waits;
     grpc "/google.bytestream.ByteStream/QueryWriteStatus" CONTENT;
     grpc "/build.bazel.remote.execution.v2.ActionCache/GetActionResult" BUILD;
-    grpc "/build.bazel.remote.execution.v2.ActionCache/UpdateActionResult" WRITE_CACHE, long;
-    grpc "/build.bazel.remote.execution.v2.Execution/Execute" BUILD, long;
-    grpc "/build.bazel.remote.execution.v2.Execution/WaitExecution" BUILD, long;
+    grpc "/build.bazel.remote.execution.v2.ActionCache/UpdateActionResult" WRITE_CACHE, waits;
+    grpc "/build.bazel.remote.execution.v2.Execution/Execute" BUILD, streams;
+    grpc "/build.bazel.remote.execution.v2.Execution/WaitExecution" BUILD, streams;
     grpc "/google.longrunning.Operations/ListOperations" SEE_OPERATIONS;
     grpc "/google.longrunning.Operations/GetOperation" SEE_OPERATIONS;
-    grpc "/google.longrunning.Operations/WaitOperation" SEE_OPERATIONS, long;
+    grpc "/google.longrunning.Operations/WaitOperation" SEE_OPERATIONS, waits;
     grpc "/google.longrunning.Operations/CancelOperation" END_OPERATIONS, audited;
     grpc "/google.longrunning.Operations/DeleteOperation" END_OPERATIONS, audited;
     grpc "/grpc.health.v1.Health/Check" Access::Anyone;
     grpc "/grpc.health.v1.Health/Watch" Access::Anyone;
-    grpc "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo" Access::AnyKey, long;
-    grpc "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo" Access::AnyKey, long;
+    grpc "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo" Access::AnyKey, streams;
+    grpc "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo" Access::AnyKey, streams;
 };
 
 /// The rows for HTTP, by method and route.
@@ -185,7 +190,8 @@ static GRPC_INDEX: LazyLock<HashMap<String, &Call>> = LazyLock::new(|| {
 pub(super) fn find(method: &Method, path: &str, route: Option<&str>) -> Option<&'static Call> {
     // Every GET answers HEAD too.
     let method = if *method == Method::HEAD { "GET" } else { method.as_str() };
-    GRPC_INDEX.get(path).or_else(|| HTTP_INDEX.get(&(method, route?))).copied()
+    let by_route = route.and_then(|route| HTTP_INDEX.get(&(method, route)));
+    by_route.or_else(|| GRPC_INDEX.get(path)).copied()
 }
 
 /// The administrative calls, each with the last segment of its path.

@@ -179,13 +179,19 @@ impl AuditLog {
 /// A request that the layer admitted. The call itself may deny it still, and an administrative one has its line when it ends.
 pub(crate) struct Admitted {
     app: App,
+    /// Who acts, within a tenant of theirs; none for a call that anyone may make.
+    identity: Option<Arc<Identity>>,
     entry: Entry,
     is_denied: AtomicBool,
 }
 
 impl Admitted {
-    pub(super) fn new(app: App, entry: Entry) -> Arc<Admitted> {
-        Arc::new(Admitted { app, entry, is_denied: AtomicBool::new(false) })
+    pub(super) fn new(app: App, identity: Option<Arc<Identity>>, entry: Entry) -> Arc<Admitted> {
+        Arc::new(Admitted { app, identity, entry, is_denied: AtomicBool::new(false) })
+    }
+
+    pub(super) fn identity(&self) -> Option<&Arc<Identity>> {
+        self.identity.as_ref()
     }
 
     /// Logs that the call is denied, once, however many parts of it are.
@@ -205,7 +211,7 @@ impl Admitted {
 /// The line of an administrative call on a server without authentication, whose calls pass no layer.
 pub(crate) fn anonymous_action(app: &App, request: &Request) -> Option<Action> {
     let call = permissions::find_audited(request.method(), request.uri().path())?;
-    Admitted::new(app.clone(), Entry::of(request, Some(call), None)).action()
+    Admitted::new(app.clone(), None, Entry::of(request, Some(call), None)).action()
 }
 
 /// Logs an administrative call when it is dropped, so that a caller that hangs up leaves its line too.
@@ -223,7 +229,7 @@ impl Action {
 
 impl Drop for Action {
     fn drop(&mut self) {
-        let Admitted { app, entry, is_denied } = &*self.admitted;
+        let Admitted { app, entry, is_denied, .. } = &*self.admitted;
         if !is_denied.load(Ordering::Relaxed) {
             app.audit.allowed(entry, self.status, &app.handle);
         }

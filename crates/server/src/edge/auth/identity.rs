@@ -185,24 +185,22 @@ impl Identity {
 /// The caller of a request. Without authentication everyone may do everything.
 #[derive(Clone, Default)]
 pub(crate) struct Caller {
-    identity: Option<Arc<Identity>>,
-    /// For the audit log, which has what is denied here.
+    /// Also for the audit log, which has what is denied here.
     admitted: Option<Arc<Admitted>>,
 }
 
 impl Caller {
     pub(crate) fn of(extensions: &Extensions) -> Caller {
-        let (identity, admitted) = (extensions.get().cloned(), extensions.get().cloned());
-        Caller { identity, admitted }
+        Caller { admitted: extensions.get().cloned() }
     }
 
     pub(crate) fn identity(&self) -> Option<&Arc<Identity>> {
-        self.identity.as_ref()
+        self.admitted.as_ref().and_then(|admitted| admitted.identity())
     }
 
     /// How the record of a change names the caller; none where nobody is authenticated.
     pub(crate) fn actor(&self) -> Option<Arc<Actor>> {
-        self.identity.as_ref().and_then(|identity| identity.actor())
+        self.identity().and_then(|identity| identity.actor())
     }
 
     /// The problem of a call that the limits of the caller do not permit.
@@ -215,21 +213,20 @@ impl Caller {
 
     /// Checks that it may act for a tenant.
     pub(crate) fn check_tenant(&self, tenant: &str) -> Result<(), Problem> {
-        let checked = self.identity.as_ref().map_or(Ok(()), |identity| identity.check_tenant(tenant));
+        let checked = self.identity().map_or(Ok(()), |identity| identity.check_tenant(tenant));
         checked.map_err(|problem| self.forbidden(problem.detail))
     }
 
     /// Whether it may act on some queues only.
     pub(crate) fn has_queue_limit(&self) -> bool {
-        self.identity.as_ref().is_some_and(|identity| !identity.grants.queues.is_empty())
+        self.identity().is_some_and(|identity| !identity.grants.queues.is_empty())
     }
 
     /// Whether it may act on a queue.
     pub(crate) fn may_use(&self, queue: &str) -> bool {
         !self.has_queue_limit()
             || self
-                .identity
-                .as_ref()
+                .identity()
                 .is_some_and(|identity| identity.grants.queues.iter().any(|mine| **mine == *queue))
     }
 
@@ -238,7 +235,7 @@ impl Caller {
         match queues.into_iter().find(|queue| !self.may_use(queue)) {
             None => Ok(()),
             Some(queue) => {
-                let holder = self.identity.as_ref().map(|identity| identity.holder()).unwrap_or_default();
+                let holder = self.identity().map(|identity| identity.holder()).unwrap_or_default();
                 Err(self.forbidden(format!("{holder} is not for the queue {queue}")))
             }
         }
@@ -275,8 +272,7 @@ impl Caller {
 
     /// Checks that its workers may announce these properties, by which tasks find their workers.
     pub(crate) fn check_properties(&self, announced: &Properties) -> Result<(), Problem> {
-        let Some(identity) = self.identity.as_ref().filter(|identity| !identity.grants.properties.is_empty())
-        else {
+        let Some(identity) = self.identity().filter(|identity| !identity.grants.properties.is_empty()) else {
             return Ok(());
         };
         let allowed = &identity.grants.properties;
@@ -295,8 +291,8 @@ impl Caller {
 
     /// Checks that it may act as a worker of this name.
     pub(crate) fn check_worker(&self, worker: &str) -> Result<(), Problem> {
-        let prefix = self.identity.as_ref().and_then(|identity| identity.grants.worker_prefix.as_ref());
-        match prefix.zip(self.identity.as_ref()) {
+        let prefix = self.identity().and_then(|identity| identity.grants.worker_prefix.as_ref());
+        match prefix.zip(self.identity()) {
             Some((prefix, identity)) if !worker.starts_with(&**prefix) => {
                 let holder = identity.holder();
                 Err(self.forbidden(format!("{holder} is for workers whose names begin with {prefix}")))

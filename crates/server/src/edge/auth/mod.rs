@@ -7,25 +7,20 @@ mod certificate_rule;
 mod credential;
 mod identity;
 mod key_table;
+mod layer;
 mod revocable_call;
 mod secret;
 
 use std::sync::Arc;
 
-use authority::Time;
-use axum::extract::{MatchedPath, Request, State};
-use axum::http::{HeaderMap, HeaderValue};
-use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
-use tonic::Status;
-use wire::TENANT_HEADER;
+use axum::extract::{MatchedPath, Request};
+use axum::http::{HeaderMap, HeaderName, HeaderValue};
+use wire::{DEFAULT_SCOPE_NAME, TENANT_HEADER};
 
 use crate::app::App;
 use crate::convert::{Code, Problem, scope};
-use crate::edge::fallback::is_grpc;
 use crate::edge::operator::{InProcess, NamesTenant};
-use crate::edge::permissions::{self, Access, Call};
-use audit::Entry;
+use crate::edge::permissions::{Access, Call};
 pub(crate) use audit::{Admitted, AuditLog, anonymous_action};
 use certificate_rule::ByCertificate;
 pub(crate) use certificate_rule::CertificateRules;
@@ -34,6 +29,7 @@ use credential::Credential;
 pub use identity::Grants;
 pub(crate) use identity::{Caller, Identity};
 pub(crate) use key_table::KeyTable;
+pub(crate) use layer::AuthLayer;
 pub use secret::{NewKey, Secret};
 
 /// Who may call a server.
@@ -46,85 +42,50 @@ pub enum AuthMode {
     Keys,
 }
 
-/// The layer of all routes.
-pub(crate) async fn layer(State(app): State<App>, mut request: Request, next: Next) -> Response {
-    let route = request.extensions().get::<MatchedPath>().cloned();
-    let call =
-        permissions::find(request.method(), request.uri().path(), route.as_ref().map(MatchedPath::as_str));
-    let (identity, admitted) = match authenticate(&app, &request, call).await {
-        Ok(identity) => {
-            let admitted = authorize(&mut request, call, identity.as_ref());
-            (identity, admitted)
-        }
-        Err(problem) => (None, Err(problem)),
-    };
-    let entry = Entry::of(&request, call, identity.as_ref());
-    if let Err(problem) = admitted {
-        app.audit.denied(&entry, problem.code.name(), &app.handle);
-        let is_grpc = is_grpc(request.headers());
-        return if is_grpc { Status::from(problem).into_http() } else { problem.into_response() };
-    }
-    let admitted = Admitted::new(app.clone(), entry);
-    let action = admitted.action();
-    request.extensions_mut().insert(admitted);
-    // Other calls are over so soon that it does not matter.
-    let long = call.filter(|call| call.is_long).zip(identity.as_deref());
-    let response = match long {
-        Some((call, identity)) => {
-            let ended = Box::pin(app.keys.ended(identity, app.handle.now()));
-            revocable_call::run(next.run(request), ended, call.method == permissions::GRPC).await
-        }
-        None => next.run(request).await,
-    };
-    if let Some(action) = action {
-        action.ended(&response);
-    }
-    response
+/// Who calls, as far as it is known without waiting.
+enum Authenticated<'a> {
+    /// None for a call that anyone may make.
+    Now(Result<Option<Arc<Identity>>, Problem>),
+    /// The holder of a token, which has to be verified.
+    Token(&'a str),
 }
 
-/// Who calls; none for a call that anyone may make.
-fn authenticate<'a>(
-    app: &'a App,
-    request: &'a Request,
-    call: Option<&Call>,
-) -> impl Future<Output = Result<Option<Arc<Identity>>, Problem>> + Send + use<'a> {
-    // The body of a request cannot be shared between threads, so the future has the headers only.
-    let headers = request.headers();
-    let is_open = call.is_some_and(|call| matches!(call.access, Access::Anyone | Access::TaskToken));
-    let is_in_process = request.extensions().get::<InProcess>().is_some();
-    let certificate = request.extensions().get::<ByCertificate>();
-    async move {
-        match (is_open, is_in_process) {
-            (true, _) => Ok(None),
-            (false, true) => Ok(Some(app.embedded_worker.clone())),
-            (false, false) => by_credential(app, headers, certificate).await.map(Some),
-        }
+fn authenticate<'a>(app: &App, request: &'a Request, call: Option<&Call>) -> Authenticated<'a> {
+    if call.is_some_and(|call| matches!(call.access, Access::Anyone | Access::TaskToken)) {
+        return Authenticated::Now(Ok(None));
     }
+    let extensions = request.extensions();
+    if extensions.get::<InProcess>().is_some() {
+        return Authenticated::Now(Ok(Some(app.embedded_worker.clone())));
+    }
+    by_credential(app, request.headers(), extensions.get::<ByCertificate>())
 }
 
-async fn by_credential(
+fn by_credential<'a>(
     app: &App,
-    headers: &HeaderMap,
+    headers: &'a HeaderMap,
     certificate: Option<&ByCertificate>,
-) -> Result<Arc<Identity>, Problem> {
+) -> Authenticated<'a> {
     let refused = |detail: &str| Problem::new(Code::Unauthenticated, detail);
     let now = app.handle.now();
-    let Some(credential) = credential::of(headers) else {
-        return match certificate {
-            Some(ByCertificate(identity)) if identity.is_live(now) => Ok(identity.clone()),
-            Some(_) => {
-                Err(refused("the client certificate has expired, or its CA is no longer trusted here"))
-            }
-            None => Err(refused(&nothing_sent(app))),
-        };
+    let known = match (credential::of(headers), certificate) {
+        (Some(Ok(Credential::Token(token))), _) => return Authenticated::Token(token),
+        // One answer for all, so that nobody learns which part of a key was right.
+        (Some(credential), _) => {
+            let known = match credential {
+                Ok(Credential::Key { id, hash }) => app.keys.find(&id, &hash, now),
+                _ => None,
+            };
+            let detail = "the API key is not valid: it is malformed, unknown, revoked or expired";
+            known.ok_or_else(|| refused(detail))
+        }
+        (None, Some(ByCertificate(identity))) if identity.is_live(now) => Ok(identity.clone()),
+        (None, Some(_)) => {
+            Err(refused("the client certificate has expired, or its CA is no longer trusted here"))
+        }
+        (None, None) => Err(refused(&nothing_sent(app))),
     };
-    // One answer for all, so that nobody learns which part of a key was right.
-    let known = match credential {
-        Ok(Credential::Key { id, hash }) => app.keys.find(&id, &hash, now),
-        Ok(Credential::Token(token)) => return of_token(app, token, now).await,
-        Err(()) => None,
-    };
-    known.ok_or_else(|| refused("the API key is not valid: it is malformed, unknown, revoked or expired"))
+    Authenticated::Now(known.map(Some))
 }
 
 /// What to send, for a caller who sent nothing.
@@ -141,8 +102,8 @@ fn nothing_sent(app: &App) -> String {
 }
 
 /// The holder of a token. The log says what is wrong with one.
-async fn of_token(app: &App, token: &str, now: Time) -> Result<Arc<Identity>, Problem> {
-    match app.issuers.verify(token, now).await {
+async fn of_token(app: &App, token: &str) -> Result<Arc<Identity>, Problem> {
+    match app.issuers.verify(token, app.handle.now()).await {
         Ok(token) => Ok(Arc::new(Identity::of_token(&token))),
         Err(refusal) => {
             tracing::debug!(%refusal, "a token was refused");
@@ -152,18 +113,19 @@ async fn of_token(app: &App, token: &str, now: Time) -> Result<Arc<Identity>, Pr
     }
 }
 
-/// Whether the caller may make the call, and for which tenant.
+/// Whether the caller may make the call, and for which tenant. The identity that it acts under; none for a call that anyone
+/// may make.
 fn authorize(
     request: &mut Request,
     call: Option<&Call>,
     identity: Option<&Arc<Identity>>,
-) -> Result<(), Problem> {
-    let Some(identity) = identity else { return Ok(()) };
+) -> Result<Option<Arc<Identity>>, Problem> {
+    let Some(identity) = identity else { return Ok(None) };
     let forbidden = |detail: String| Err(Problem::new(Code::Forbidden, detail));
     let is_routed = request.extensions().get::<MatchedPath>().is_some();
     match call.map(|call| call.access) {
         // Nothing is served there, which the fallback says.
-        None if !is_routed => return Ok(()),
+        None if !is_routed => return Ok(None),
         None => {
             let (method, path) = (request.method(), request.uri().path());
             return forbidden(format!("no role may call {method} {path}"));
@@ -181,22 +143,25 @@ fn authorize(
         }
         Some(Access::Anyone | Access::TaskToken | Access::AnyKey) => {}
     }
-    if request.headers().contains_key(TENANT_HEADER) {
-        request.extensions_mut().insert(NamesTenant);
-    }
-    choose_tenant(request.headers_mut(), identity)?;
-    request.extensions_mut().insert(identity.clone());
-    Ok(())
+    choose_tenant(request, identity)?;
+    Ok(Some(identity.clone()))
 }
 
 /// The tenant comes from the identity; the header chooses among its tenants. From here on the header says which one it is.
-fn choose_tenant(headers: &mut HeaderMap, identity: &Identity) -> Result<(), Problem> {
-    if headers.contains_key(TENANT_HEADER) {
-        return identity.check_tenant(&scope::of(headers)?.tenant);
+fn choose_tenant(request: &mut Request, identity: &Identity) -> Result<(), Problem> {
+    const TENANT: HeaderName = HeaderName::from_static(TENANT_HEADER);
+    if request.headers().contains_key(TENANT) {
+        identity.check_tenant(&scope::tenant_of(request.headers())?)?;
+        request.extensions_mut().insert(NamesTenant);
+        return Ok(());
     }
-    let tenant = HeaderValue::from_str(identity.first_tenant())
-        .or_else(|_| HeaderValue::from_bytes(identity.first_tenant().as_bytes()));
+    let tenant = identity.first_tenant();
+    // Which is what no header stands for.
+    if tenant == DEFAULT_SCOPE_NAME {
+        return Ok(());
+    }
+    let value = HeaderValue::from_str(tenant).or_else(|_| HeaderValue::from_bytes(tenant.as_bytes()));
     let unsendable = |_| Problem::new(Code::Internal, "the tenant of the key is no header value");
-    headers.insert(TENANT_HEADER, tenant.map_err(unsendable)?);
+    request.headers_mut().insert(TENANT, value.map_err(unsendable)?);
     Ok(())
 }

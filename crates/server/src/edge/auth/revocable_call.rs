@@ -1,6 +1,8 @@
 //! A call that ends with the key that began it: revoked or expired, a key waits for nothing more and moves no more data.
 
+use std::convert::Infallible;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use axum::body::{Body, Bytes, HttpBody};
@@ -9,33 +11,73 @@ use axum::response::{IntoResponse, Response};
 use hyper::body::{Frame, SizeHint};
 use tonic::Status;
 
+use super::identity::Identity;
+use crate::app::App;
 use crate::convert::{Code, Problem};
+use crate::edge::permissions::{Call, GRPC};
 
-/// Resolves when the key is over.
-pub(super) type Ended = Pin<Box<dyn Future<Output = ()> + Send>>;
+/// Resolves when the credential is over.
+type Ended = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Runs a call until it is answered, and until its answer is sent; dropped with a refusal once `ended` resolves.
-pub(super) async fn run(call: impl Future<Output = Response>, mut ended: Ended, is_grpc: bool) -> Response {
-    tokio::select! {
-        biased;
-        () = &mut ended => {
-            if is_grpc { Status::from(refusal()).into_http() } else { refusal().into_response() }
+/// The end of the credential of a call that may take long.
+pub(crate) struct Revocation {
+    app: App,
+    identity: Arc<Identity>,
+    call: &'static Call,
+    /// Watched from when the call has to wait.
+    ended: Option<Ended>,
+}
+
+impl Revocation {
+    pub(super) fn new(app: App, identity: Arc<Identity>, call: &'static Call) -> Revocation {
+        Revocation { app, identity, call, ended: None }
+    }
+
+    /// Polls a call, which is refused instead once the credential is over.
+    pub(super) fn poll_call<F>(&mut self, call: &mut F, context: &mut Context<'_>) -> Poll<F::Output>
+    where
+        F: Future<Output = Result<Response, Infallible>> + Unpin,
+    {
+        // The credential comes first: nothing that happened after its end reaches its holder.
+        if self.ended.is_some() && self.ended().as_mut().poll(context).is_ready() {
+            return Poll::Ready(Ok(self.refused()));
         }
-        response = call => until(response, ended, is_grpc),
+        if let Poll::Ready(Ok(response)) = Pin::new(call).poll(context) {
+            return Poll::Ready(Ok(self.until_ended(response)));
+        }
+        if self.ended.is_none() && self.ended().as_mut().poll(context).is_ready() {
+            return Poll::Ready(Ok(self.refused()));
+        }
+        Poll::Pending
+    }
+
+    fn ended(&mut self) -> &mut Ended {
+        let Revocation { app, identity, .. } = self;
+        self.ended.get_or_insert_with(|| Box::pin(app.keys.ended(identity, app.handle.now())))
+    }
+
+    fn refused(&self) -> Response {
+        if self.is_grpc() { Status::from(refusal()).into_http() } else { refusal().into_response() }
+    }
+
+    fn is_grpc(&self) -> bool {
+        self.call.method == GRPC
+    }
+
+    /// The response, cut off at the end of the credential if it may take long to send.
+    fn until_ended(&mut self, response: Response) -> Response {
+        if !self.call.is_streamed || response.body().is_end_stream() {
+            return response;
+        }
+        self.ended();
+        let (ended, is_grpc) = (self.ended.take(), self.is_grpc());
+        response.map(|body| Body::new(RevocableBody { body, ended, is_grpc }))
     }
 }
 
 fn refusal() -> Problem {
     let detail = "the credential of this call was revoked or has expired";
     Problem::new(Code::Unauthenticated, detail)
-}
-
-/// The response, cut off once `ended` resolves. One that is over already stays as it is.
-fn until(response: Response, ended: Ended, is_grpc: bool) -> Response {
-    if response.body().is_end_stream() {
-        return response;
-    }
-    response.map(|body| Body::new(RevocableBody { body, ended: Some(ended), is_grpc }))
 }
 
 struct RevocableBody {

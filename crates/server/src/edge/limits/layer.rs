@@ -10,7 +10,7 @@ use tonic::Status;
 use super::connection_tenants::ConnectionTenants;
 use crate::app::App;
 use crate::convert::{Problem, scope};
-use crate::edge::auth::{AuthMode, Identity};
+use crate::edge::auth::{AuthMode, Caller};
 use crate::edge::fallback::is_grpc;
 use crate::edge::operator::InProcess;
 use crate::edge::permissions::{self, Access};
@@ -40,7 +40,7 @@ fn tenant(app: &App, request: &Request) -> Option<Arc<str>> {
         return None;
     }
     let is_known = match app.auth {
-        AuthMode::Keys => extensions.get::<Arc<Identity>>().is_some(),
+        AuthMode::Keys => Caller::of(extensions).identity().is_some(),
         AuthMode::None => {
             let route = extensions.get::<MatchedPath>().map(MatchedPath::as_str);
             let call = permissions::find(request.method(), request.uri().path(), route);

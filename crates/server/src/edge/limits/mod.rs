@@ -21,7 +21,7 @@ use std::sync::{Arc, LazyLock};
 
 use axum::http::{Extensions, HeaderMap};
 
-use super::auth::{AuthMode, Identity};
+use super::auth::{AuthMode, Caller};
 use crate::convert::{Limit, scope};
 
 /// What one tenant may use at most; no limit where there is none.
@@ -73,7 +73,7 @@ static UNKNOWN: LazyLock<Arc<str>> = LazyLock::new(|| Arc::from(""));
 
 /// The tenant whose share of a pool a request takes.
 pub(crate) fn tenant_of(auth: AuthMode, extensions: &Extensions, headers: &HeaderMap) -> Arc<str> {
-    if auth == AuthMode::Keys && extensions.get::<Arc<Identity>>().is_none() {
+    if auth == AuthMode::Keys && Caller::of(extensions).identity().is_none() {
         return UNKNOWN.clone();
     }
     scope::tenant_of(headers).unwrap_or_else(|_| UNKNOWN.clone())
