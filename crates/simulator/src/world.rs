@@ -43,7 +43,7 @@ impl<'a> World<'a> {
         for number in 0..config.workers {
             // Twins have one name.
             let name = if rng.chance(150) { "twin".to_owned() } else { format!("worker-{number}") };
-            actors.push(Box::new(Worker::new(scope(number), &name, &mut rng, config.worker_drift)));
+            actors.push(Box::new(Worker::new(scope(number), &name, &mut rng, config)));
         }
         if config.features.operator {
             let number = rng.below(2);

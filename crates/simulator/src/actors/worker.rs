@@ -13,7 +13,8 @@ use authority::{Answer, Category, Command, Contract, Digest, LeaseRef, Scope, Ta
 use coordinator::{BatchItem, Reply, Request};
 
 use super::{Actor, Out, QUEUES, digest, linux};
-use crate::config::EXECUTION_QUEUE;
+use crate::config::{EXECUTION_QUEUE, SimConfig};
+use crate::prng::Prng;
 
 const POLL: u64 = 0;
 const BEAT: u64 = 1;
@@ -40,6 +41,8 @@ pub(crate) struct Worker {
     in_batches: bool,
     /// The contract through which it leases.
     contract: Contract,
+    /// How often the coordinator wants to hear from it, whatever the queue says.
+    max_silence_ms: u64,
     polling: bool,
     next: u64,
     jobs: BTreeMap<u64, Job>,
@@ -62,7 +65,7 @@ enum Call {
 }
 
 impl Worker {
-    pub(crate) fn new(scope: Scope, name: &str, rng: &mut crate::prng::Prng, drifts: bool) -> Worker {
+    pub(crate) fn new(scope: Scope, name: &str, rng: &mut Prng, config: &SimConfig) -> Worker {
         Worker {
             scope,
             name: Arc::from(name),
@@ -70,12 +73,17 @@ impl Worker {
             slow: rng.chance(250),
             forgetful: rng.chance(350),
             repeats: rng.chance(350),
-            second_permille: if drifts { *rng.pick(&[300, 1_000, 2_500]).unwrap_or(&1_000) } else { 1_000 },
+            second_permille: if config.worker_drift {
+                *rng.pick(&[300, 1_000, 2_500]).unwrap_or(&1_000)
+            } else {
+                1_000
+            },
             named_polls: rng.chance(400),
             says_start: rng.chance(300),
             offers: rng.chance(600),
             in_batches: rng.chance(350),
             contract: *rng.pick(&Contract::ALL).unwrap_or(&Contract::Leases),
+            max_silence_ms: config.heartbeat_timeout_ms / 3,
             polling: false,
             next: 0,
             jobs: BTreeMap::new(),
@@ -127,8 +135,11 @@ impl Worker {
         let lease_ms = grant.expires_at.since_ms(grant.granted_at).max(1);
         let share = if self.slow && !out.calm { out.rng.between(5, 25) } else { out.rng.between(1, 6) };
         let work_ms = (lease_ms * share / 10).min(90_000);
-        let pace = if out.calm { 1_000 } else { self.second_permille };
-        let beat_ms = (grant.heartbeat_interval_ms * pace / 1_000).max(1);
+        let beat_ms = if out.calm {
+            grant.heartbeat_interval_ms.min(self.max_silence_ms).max(1)
+        } else {
+            (grant.heartbeat_interval_ms * self.second_permille / 1_000).max(1)
+        };
         let lease = grant.lease_ref();
         if self.says_start {
             let call = self.number();
