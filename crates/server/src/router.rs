@@ -9,10 +9,10 @@ use utoipa_axum::routes;
 
 use crate::admin::{health, instances, openapi, worker_orders, workers};
 use crate::app::App;
-use crate::edge::auth::{AuthLayer, AuthMode};
 use crate::edge::{fallback, limits};
 use crate::{cache, callbacks, claims, grpc, keys, leases, metrics, queues, reapi, tasks};
 
+/// The routes alone: callers are authenticated and authorized before, by the listener.
 pub fn router(app: App) -> Router {
     let (mut router, _) = described().split_for_parts();
     let mut services = wire::grpc::SERVICE_NAMES.to_vec();
@@ -29,11 +29,6 @@ pub fn router(app: App) -> Router {
         router.layer(from_fn_with_state(app.clone(), limits::layer))
     } else {
         router
-    };
-    // The outermost layer, which runs before a body is read and after the route is known.
-    let router = match app.auth {
-        AuthMode::None => router,
-        AuthMode::Keys => router.layer(AuthLayer::new(app.clone())),
     };
     router.with_state(app)
 }

@@ -1,7 +1,5 @@
 //! Authenticates callbacks: the task token is verified before anything else in the request.
 
-use std::sync::Arc;
-
 use authority::LeaseRef;
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
@@ -13,7 +11,7 @@ use super::refusal::Refusal;
 use crate::app::App;
 use crate::convert::task_token::{Claims, is_well_formed};
 use crate::convert::{scope, to_timestamp};
-use crate::edge::auth::Admitted;
+use crate::edge::operator::Context;
 use crate::edge::{InPath, failures};
 
 pub(crate) struct Caller {
@@ -29,7 +27,7 @@ impl FromRequestParts<App> for Caller {
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Caller, Refusal> {
         let caller = Caller::verify(parts, app).await;
         let refusal = caller.as_ref().err().filter(|refusal| refusal.is_invalid_token());
-        if let Some((_, admitted)) = refusal.zip(parts.extensions.get::<Arc<Admitted>>()) {
+        if let Some((_, admitted)) = refusal.zip(Context::admitted(&parts.extensions)) {
             admitted.deny("invalid_token");
         }
         caller

@@ -25,10 +25,11 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use crate::app::App;
+use crate::edge::auth::ConnectionKey;
 use crate::edge::connections::{Connections, Open};
 use crate::edge::guarded_io::Guarded;
 use crate::edge::limits::ConnectionTenants;
-use crate::edge::operator::{Ends, InProcess};
+use crate::edge::operator::{Context, Ends, InProcess};
 use crate::edge::requests::Requests;
 use crate::edge::stream::Stream;
 use crate::edge::tls::{self, PeerChain, Tls};
@@ -262,8 +263,9 @@ impl Server {
         let stream = self.app.metrics.count_bytes(stream);
         let io = Guarded::new(TokioIo::new(stream), self.limits.max_header_read, self.limits.max_write_stall);
         let tenants = self.app.limits.limits_connections().then(|| ConnectionTenants::new(open.0.clone()));
+        let key = Arc::new(ConnectionKey::default());
         let service = service_fn(|mut request| {
-            request.extensions_mut().insert(ends);
+            request.extensions_mut().insert(Context::new(ends));
             if let Some(tenants) = &tenants {
                 request.extensions_mut().insert(tenants.clone());
             }
@@ -274,9 +276,9 @@ impl Server {
                 request.extensions_mut().insert(by_certificate.clone());
             }
             let in_flight = open.0.request();
-            let server = self.clone();
+            let (server, key) = (self.clone(), key.clone());
             async move {
-                let response = server.requests.serve(request).await;
+                let response = server.requests.serve(request, &key).await;
                 Ok::<_, Infallible>(in_flight.until_sent(response))
             }
         });

@@ -1,15 +1,16 @@
 //! Calls that are the operator's and no tenant's. Where callers are authenticated, the table of permissions says who the
 //! operator is; otherwise it is who calls from the machine of the server, without naming a tenant or a workspace.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use axum::extract::FromRequestParts;
+use axum::extract::{FromRequestParts, Request};
+use axum::http::Extensions;
 use axum::http::request::Parts;
 use wire::{TENANT_HEADER, WORKSPACE_HEADER};
 
 use crate::convert::{Code, Problem, scope};
-use crate::edge::auth::Caller;
+use crate::edge::auth::{Admitted, Caller};
 
 /// Both ends of a connection.
 #[derive(Clone, Copy, Debug)]
@@ -23,6 +24,37 @@ impl Ends {
     fn is_local(self) -> bool {
         let peer = self.peer.ip().to_canonical();
         peer.is_loopback() || peer == self.local.ip().to_canonical()
+    }
+}
+
+/// What is known about every request: both ends of its connection, and its admission if callers are authenticated.
+#[derive(Clone)]
+pub(crate) struct Context {
+    ends: Ends,
+    admitted: Option<Arc<Admitted>>,
+}
+
+impl Context {
+    pub(crate) fn new(ends: Ends) -> Context {
+        Context { ends, admitted: None }
+    }
+
+    /// The address of the caller.
+    pub(crate) fn peer(&self) -> IpAddr {
+        self.ends.peer.ip().to_canonical()
+    }
+
+    /// Adds its admission to a request. Every request has a context; one without must not pass as anyone's.
+    pub(crate) fn admit(request: &mut Request, admitted: Arc<Admitted>) -> Result<(), Problem> {
+        let Some(context) = request.extensions_mut().get_mut::<Context>() else {
+            return Err(Problem::new(Code::Internal, "the request came from no connection"));
+        };
+        context.admitted = Some(admitted);
+        Ok(())
+    }
+
+    pub(crate) fn admitted(extensions: &Extensions) -> Option<&Arc<Admitted>> {
+        extensions.get::<Context>().and_then(|context| context.admitted.as_ref())
     }
 }
 
@@ -74,7 +106,7 @@ impl<S: Sync> FromRequestParts<S> for Operator {
 
 /// Checks that a caller whom nobody authenticated is the operator.
 fn check_operator(parts: &Parts) -> Result<(), Problem> {
-    let is_local = parts.extensions.get::<Ends>().is_some_and(|ends| ends.is_local());
+    let is_local = parts.extensions.get::<Context>().is_some_and(|context| context.ends.is_local());
     let of_tenant = [TENANT_HEADER, WORKSPACE_HEADER].iter().any(|name| parts.headers.contains_key(*name));
     if !is_local {
         let detail = "only the operator may do this: call it from the machine that the server runs on";

@@ -1,7 +1,7 @@
 //! The table of permissions: every call of HTTP, of gRPC and of the HTTP cache, and who may make it. A call that is not in
 //! the table is denied. docs/security.md shows the table; tests compare it with the routes, the descriptors and the document.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::LazyLock;
 
 use authority::Role::{self, Builder, CacheWriter, Operator, Reader, Submitter, Worker};
@@ -166,10 +166,18 @@ pub const CALLS: &[Call] = calls! {
     grpc "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo" Access::AnyKey, streams;
 };
 
-/// The rows for HTTP, by method and route.
-static HTTP_INDEX: LazyLock<HashMap<(&str, &str), &Call>> = LazyLock::new(|| {
-    let rows = CALLS.iter().filter(|call| call.method != GRPC);
-    rows.map(|call| ((call.method, call.path), call)).collect()
+/// The rows for HTTP, by the path of a request, which the router of the server matches in the same way.
+static HTTP_INDEX: LazyLock<matchit::Router<Vec<&Call>>> = LazyLock::new(|| {
+    let mut rows = BTreeMap::<&str, Vec<&Call>>::new();
+    for call in CALLS.iter().filter(|call| call.method != GRPC) {
+        rows.entry(call.path).or_default().push(call);
+    }
+    let mut index = matchit::Router::new();
+    for (path, calls) in rows {
+        // Without its row a call is denied; a test has them all.
+        let _ = index.insert(path, calls);
+    }
+    index
 });
 
 /// The rows for gRPC, by path, under every name of their service.
@@ -185,13 +193,13 @@ static GRPC_INDEX: LazyLock<HashMap<String, &Call>> = LazyLock::new(|| {
     index
 });
 
-/// The row of a request. `route` is the pattern that its path matched; calls of gRPC are found by the path itself, which is
-/// what their services go by.
-pub(super) fn find(method: &Method, path: &str, route: Option<&str>) -> Option<&'static Call> {
+/// The row of a request.
+pub(super) fn find(method: &Method, path: &str) -> Option<&'static Call> {
     // Every GET answers HEAD too.
     let method = if *method == Method::HEAD { "GET" } else { method.as_str() };
-    let by_route = route.and_then(|route| HTTP_INDEX.get(&(method, route)));
-    by_route.or_else(|| GRPC_INDEX.get(path)).copied()
+    let by_path = HTTP_INDEX.at(path).ok();
+    let by_path = by_path.and_then(|rows| rows.value.iter().find(|call| call.method == method).copied());
+    by_path.or_else(|| GRPC_INDEX.get(path).copied())
 }
 
 /// The administrative calls, each with the last segment of its path.
@@ -223,6 +231,29 @@ fn is_path(pattern: &str, path: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_row_is_found_by_the_path_of_a_request() {
+        for call in CALLS {
+            let path = call.path.replace(['{', '}'], "");
+            let method = if call.method == GRPC { Method::POST } else { call.method.parse().unwrap() };
+            let found = find(&method, &path).map(|found| (found.method, found.path));
+            assert_eq!(found, Some((call.method, call.path)), "{path}");
+        }
+        for (method, path) in [
+            (Method::GET, "/v1/task"),
+            (Method::GET, "/v1/tasks/"),
+            (Method::GET, "/v1/tasks/7/"),
+            (Method::GET, "//v1/tasks"),
+            (Method::PATCH, "/v1/tasks"),
+            (Method::GET, "/a/b/cas/c"),
+            (Method::POST, "/lessor.worker.v1.WorkerScheduler/Other"),
+        ] {
+            assert!(find(&method, path).is_none(), "{method} {path}");
+        }
+        let head = find(&Method::HEAD, "/v1/queues/mail").unwrap();
+        assert_eq!((head.method, head.path), ("GET", "/v1/queues/{name}"));
+    }
 
     #[test]
     fn an_administrative_call_is_found_by_its_path() {

@@ -3,6 +3,7 @@
 use axum::Router;
 use axum::extract::Request;
 use axum::http::header;
+use axum::middleware::from_fn;
 use axum::response::{IntoResponse, Response};
 use hyper::body::Incoming;
 use tonic::Status;
@@ -10,7 +11,7 @@ use tower::Service;
 
 use crate::app::App;
 use crate::convert::Problem;
-use crate::edge::auth::{AuthMode, anonymous_action};
+use crate::edge::auth::{Admission, AuthMode, ConnectionKey, admit, deny_routes};
 use crate::edge::fallback::is_grpc;
 use crate::edge::panics::contain;
 use crate::edge::unread_body::discard_unread;
@@ -18,6 +19,8 @@ use crate::edge::{host, origin};
 
 pub(super) struct Requests {
     router: Router,
+    /// Of calls that are not in the table of permissions.
+    denying_router: Router,
     app: App,
     is_loopback: bool,
     is_tls: bool,
@@ -25,36 +28,34 @@ pub(super) struct Requests {
 
 impl Requests {
     pub(super) fn new(router: Router, app: App, is_loopback: bool, is_tls: bool) -> Requests {
-        Requests { router, app, is_loopback, is_tls }
+        let denying_router = router.clone().layer(from_fn(deny_routes));
+        Requests { router, denying_router, app, is_loopback, is_tls }
     }
 
-    pub(super) async fn serve(&self, request: hyper::Request<Incoming>) -> Response {
-        discard_unread(request, |request| self.route(request)).await
+    pub(super) async fn serve(&self, request: hyper::Request<Incoming>, key: &ConnectionKey) -> Response {
+        discard_unread(request, |request| self.route(request, key)).await
     }
 
-    async fn route(&self, request: Request) -> Response {
+    async fn route(&self, request: Request, key: &ConnectionKey) -> Response {
         let is_grpc = is_grpc(request.headers());
-        self.checked(request).await.unwrap_or_else(|problem| {
+        self.checked(request, key).await.unwrap_or_else(|problem| {
             if is_grpc { Status::from(problem).into_http() } else { problem.into_response() }
         })
     }
 
-    async fn checked(&self, request: Request) -> Result<Response, Problem> {
+    async fn checked(&self, mut request: Request, key: &ConnectionKey) -> Result<Response, Problem> {
         if let Err(problem) = self.check(&request) {
             self.app.audit.refused(&request, problem.code, &self.app.handle);
             return Err(problem);
         }
-        let action = match self.app.auth {
-            AuthMode::None => anonymous_action(&self.app, &request),
-            AuthMode::Keys => None,
-        };
         let (method, uri) = (request.method().clone(), request.uri().clone());
-        let called =
-            contain(method, uri, async { self.router.clone().call(request).await.into_response() }).await;
-        if let (Some(action), Ok(response)) = (action, &called) {
-            action.ended(response);
-        }
-        called
+        let admission = match self.app.auth {
+            AuthMode::None => Admission::of_anyone(&self.app, &request),
+            AuthMode::Keys => admit(&self.app, key, &mut request).await?,
+        };
+        let mut router = if admission.is_listed { self.router.clone() } else { self.denying_router.clone() };
+        let answer = async { admission.answer(router.call(request)).await.into_response() };
+        contain(method, uri, answer).await
     }
 
     fn check(&self, request: &Request) -> Result<(), Problem> {

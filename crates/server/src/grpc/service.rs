@@ -12,7 +12,7 @@ use super::{heartbeat, lease, register, report, submit, work};
 use crate::app::App;
 use crate::convert::scope;
 use crate::edge::auth::Caller;
-use crate::edge::operator::Ends;
+use crate::edge::operator::Context;
 
 pub(super) struct Service {
     pub app: App,
@@ -60,5 +60,5 @@ calls! {
 
 /// The address of the caller.
 pub(super) fn peer<T>(request: &Request<T>) -> Option<IpAddr> {
-    request.extensions().get::<Ends>().map(|ends| ends.peer.ip().to_canonical())
+    request.extensions().get::<Context>().map(Context::peer)
 }

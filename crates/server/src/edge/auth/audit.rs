@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use axum::extract::Request;
-use axum::http::{HeaderMap, HeaderValue, Method, Uri};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
 use axum::response::Response;
 use coordinator::Handle;
 use tonic::Status;
@@ -18,7 +18,7 @@ use crate::convert::names::beginning;
 use crate::convert::problem::Code;
 use crate::convert::{request_metadata, to_timestamp};
 use crate::edge::audit_trail::{AuditLine, AuditTrail};
-use crate::edge::operator::Ends;
+use crate::edge::operator::Context;
 use crate::edge::permissions::{self, Call, GRPC};
 
 /// Most lines in one second about denials of one address without a valid credential, and of all of them, who must not crowd
@@ -35,7 +35,8 @@ const MAX_ACTIONS_PER_SECOND: u32 = 1_000;
 const ANONYMOUS: &str = "anonymous";
 /// Longest text of a line that the caller chose.
 const MAX_TEXT_BYTES: usize = 128;
-const REQUEST_ID_HEADER: &str = "x-request-id";
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+const REQUEST_METADATA: HeaderName = HeaderName::from_static(request_metadata::HEADER);
 /// The beginning of the paths with the id of a lease, which is a secret as long as the lease lives.
 const LEASES: &str = "/v1/leases/";
 const LEASE_PATTERN: &str = "/v1/leases/{leaseId}";
@@ -59,12 +60,12 @@ impl Entry {
     ) -> Entry {
         Entry {
             who: identity.cloned(),
-            from: request.extensions().get::<Ends>().map(|ends| ends.peer.ip().to_canonical()),
+            from: request.extensions().get::<Context>().map(Context::peer),
             call,
             method: request.method().clone(),
             uri: request.uri().clone(),
             request_id: request_id(request.headers()),
-            request_metadata: request.headers().get(request_metadata::HEADER).cloned(),
+            request_metadata: request.headers().get(REQUEST_METADATA).cloned(),
         }
     }
 
@@ -122,7 +123,7 @@ impl Entry {
 
 /// The id by which a proxy or a client knows the request, if it is one that can be logged.
 fn request_id(headers: &HeaderMap) -> Option<HeaderValue> {
-    headers.get(REQUEST_ID_HEADER).filter(|id| id.len() <= MAX_TEXT_BYTES).cloned()
+    headers.get(REQUEST_ID).filter(|id| id.len() <= MAX_TEXT_BYTES).cloned()
 }
 
 #[derive(Debug)]
@@ -209,19 +210,19 @@ impl Admitted {
 }
 
 /// The line of an administrative call on a server without authentication, whose calls pass no layer.
-pub(crate) fn anonymous_action(app: &App, request: &Request) -> Option<Action> {
+pub(super) fn anonymous_action(app: &App, request: &Request) -> Option<Action> {
     let call = permissions::find_audited(request.method(), request.uri().path())?;
     Admitted::new(app.clone(), None, Entry::of(request, Some(call), None)).action()
 }
 
 /// Logs an administrative call when it is dropped, so that a caller that hangs up leaves its line too.
-pub(crate) struct Action {
+pub(super) struct Action {
     admitted: Arc<Admitted>,
     status: Option<u16>,
 }
 
 impl Action {
-    pub(crate) fn ended(mut self, response: &Response) {
+    pub(super) fn ended(mut self, response: &Response) {
         let is_grpc = self.admitted.entry.call.is_some_and(|call| call.method == GRPC);
         self.status = Some(if is_grpc { grpc_status(response) } else { response.status().as_u16() });
     }

@@ -2,11 +2,11 @@
 //! basic, or with a JSON Web Token as a bearer token.
 
 use authority::SecretHash;
-use axum::http::{HeaderMap, header};
+use axum::http::{HeaderMap, HeaderValue, header};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-use super::secret::parse;
+use super::secret;
 use crate::edge::jwt::{Issuers, MAX_TOKEN_BYTES};
 
 /// Longest value that is read: a token after its scheme.
@@ -23,14 +23,16 @@ pub(super) enum Credential<'a> {
     Token(&'a str),
 }
 
-/// None without a header; an error for a header that has neither a key nor a token.
-pub(super) fn of(headers: &HeaderMap) -> Option<Result<Credential<'_>, ()>> {
+/// The header, if a request has any; none in place of one that cannot be right.
+pub(super) fn header(headers: &HeaderMap) -> Option<Option<&HeaderValue>> {
     let mut values = headers.get_all(header::AUTHORIZATION).iter();
     let value = values.next()?;
-    if values.next().is_some() || value.len() > MAX_VALUE_BYTES {
-        return Some(Err(()));
-    }
-    Some(value.to_str().ok().and_then(from_value).ok_or(()))
+    Some(Some(value).filter(|value| values.next().is_none() && value.len() <= MAX_VALUE_BYTES))
+}
+
+/// None for a header that has neither a key nor a token.
+pub(super) fn parse(value: &HeaderValue) -> Option<Credential<'_>> {
+    from_value(value.to_str().ok()?)
 }
 
 fn from_value(value: &str) -> Option<Credential<'_>> {
@@ -56,5 +58,5 @@ fn from_value(value: &str) -> Option<Credential<'_>> {
 }
 
 fn from_key<'a>(text: &str) -> Option<Credential<'a>> {
-    parse(text).map(|(id, hash)| Credential::Key { id: id.to_owned(), hash })
+    secret::parse(text).map(|(id, hash)| Credential::Key { id: id.to_owned(), hash })
 }

@@ -15,6 +15,7 @@ use super::audit::Admitted;
 use super::certificate_rule::CertificateHolder;
 use crate::convert::{Code, Problem};
 use crate::edge::jwt::{TokenIdentity, matches};
+use crate::edge::operator::Context;
 use crate::edge::tls::PeerChain;
 
 /// The rights of an identity.
@@ -191,7 +192,7 @@ pub(crate) struct Caller {
 
 impl Caller {
     pub(crate) fn of(extensions: &Extensions) -> Caller {
-        Caller { admitted: extensions.get().cloned() }
+        Caller { admitted: Context::admitted(extensions).cloned() }
     }
 
     pub(crate) fn identity(&self) -> Option<&Arc<Identity>> {

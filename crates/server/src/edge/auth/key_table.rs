@@ -2,6 +2,7 @@
 //! is durable, and is refused before its revocation is answered.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -27,6 +28,8 @@ struct Inner {
     keys: RwLock<Arc<HashMap<Arc<str>, Entry>>>,
     /// Held while a change is decided and the table follows it, so that the last change is what the table shows.
     changing: Mutex<()>,
+    /// Of the table; a new one is there before its version is.
+    version: AtomicU64,
     /// Notifies those who wait for the end of a key.
     changes: watch::Sender<()>,
 }
@@ -44,6 +47,11 @@ impl KeyTable {
         let entry = keys.get(id)?;
         let is_live = entry.expires_at.is_none_or(|at| now < at);
         (is_same(&entry.hash, hash) && is_live).then(|| entry.identity.clone())
+    }
+
+    /// Changes with every change of a key.
+    pub(super) fn version(&self) -> u64 {
+        self.0.version.load(Ordering::Acquire)
     }
 
     /// Whether an identity is that of a key that was revoked or has expired.
@@ -141,6 +149,7 @@ impl KeyTable {
         };
         let keys = Arc::new(keys.into_iter().map(entry).collect());
         *self.0.keys.write().unwrap_or_else(PoisonError::into_inner) = keys;
+        self.0.version.fetch_add(1, Ordering::AcqRel);
         self.0.changes.send_replace(());
     }
 }

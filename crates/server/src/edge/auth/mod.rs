@@ -1,35 +1,38 @@
 //! Authentication and authorization, in one layer for HTTP and gRPC, before any body is read: who calls, by the API key or the
 //! token of the request; whether the table of permissions lets that caller make the call; and the tenant that the call is for.
 
+mod admission;
 mod audit;
 mod audit_budget;
 mod certificate_rule;
+mod connection_key;
 mod credential;
 mod identity;
 mod key_table;
-mod layer;
-mod revocable_call;
+mod revocation;
 mod secret;
 
 use std::sync::Arc;
 
-use axum::extract::{MatchedPath, Request};
-use axum::http::{HeaderMap, HeaderName, HeaderValue};
+use authority::Time;
+use axum::extract::Request;
+use axum::http::{HeaderName, HeaderValue};
 use wire::{DEFAULT_SCOPE_NAME, TENANT_HEADER};
 
 use crate::app::App;
 use crate::convert::{Code, Problem, scope};
 use crate::edge::operator::{InProcess, NamesTenant};
 use crate::edge::permissions::{Access, Call};
-pub(crate) use audit::{Admitted, AuditLog, anonymous_action};
+pub(crate) use admission::{Admission, admit, deny_routes};
+pub(crate) use audit::{Admitted, AuditLog};
 use certificate_rule::ByCertificate;
 pub(crate) use certificate_rule::CertificateRules;
 pub use certificate_rule::{CertificateAttribute, CertificateRule};
+pub(crate) use connection_key::ConnectionKey;
 use credential::Credential;
 pub use identity::Grants;
 pub(crate) use identity::{Caller, Identity};
 pub(crate) use key_table::KeyTable;
-pub(crate) use layer::AuthLayer;
 pub use secret::{NewKey, Secret};
 
 /// Who may call a server.
@@ -50,42 +53,59 @@ enum Authenticated<'a> {
     Token(&'a str),
 }
 
-fn authenticate<'a>(app: &App, request: &'a Request, call: Option<&Call>) -> Authenticated<'a> {
+fn authenticate<'a>(
+    app: &App,
+    key: &ConnectionKey,
+    request: &'a Request,
+    call: Option<&Call>,
+) -> Authenticated<'a> {
     if call.is_some_and(|call| matches!(call.access, Access::Anyone | Access::TaskToken)) {
         return Authenticated::Now(Ok(None));
     }
-    let extensions = request.extensions();
-    if extensions.get::<InProcess>().is_some() {
+    if request.extensions().get::<InProcess>().is_some() {
         return Authenticated::Now(Ok(Some(app.embedded_worker.clone())));
     }
-    by_credential(app, request.headers(), extensions.get::<ByCertificate>())
+    by_credential(app, key, request)
 }
 
-fn by_credential<'a>(
-    app: &App,
-    headers: &'a HeaderMap,
-    certificate: Option<&ByCertificate>,
-) -> Authenticated<'a> {
-    let refused = |detail: &str| Problem::new(Code::Unauthenticated, detail);
+fn by_credential<'a>(app: &App, key: &ConnectionKey, request: &'a Request) -> Authenticated<'a> {
     let now = app.handle.now();
-    let known = match (credential::of(headers), certificate) {
-        (Some(Ok(Credential::Token(token))), _) => return Authenticated::Token(token),
-        // One answer for all, so that nobody learns which part of a key was right.
-        (Some(credential), _) => {
-            let known = match credential {
-                Ok(Credential::Key { id, hash }) => app.keys.find(&id, &hash, now),
-                _ => None,
-            };
-            let detail = "the API key is not valid: it is malformed, unknown, revoked or expired";
-            known.ok_or_else(|| refused(detail))
-        }
-        (None, Some(ByCertificate(identity))) if identity.is_live(now) => Ok(identity.clone()),
-        (None, Some(_)) => {
-            Err(refused("the client certificate has expired, or its CA is no longer trusted here"))
-        }
-        (None, None) => Err(refused(&nothing_sent(app))),
+    let Some(header) = credential::header(request.headers()) else {
+        return Authenticated::Now(by_certificate(app, request.extensions().get(), now).map(Some));
     };
-    Authenticated::Now(known.map(Some))
+    // Read before the table, so that no change in between is missed.
+    let version = app.keys.version();
+    let known = header.and_then(|value| key.find(value, version)).filter(|known| known.is_live(now));
+    let holder = match (known, header) {
+        (Some(known), _) => Some(known),
+        (None, Some(value)) => match credential::parse(value) {
+            Some(Credential::Token(token)) => return Authenticated::Token(token),
+            Some(Credential::Key { id, hash }) => {
+                let found = app.keys.find(&id, &hash, now);
+                found.inspect(|found| key.remember(value, version, found))
+            }
+            None => None,
+        },
+        (None, None) => None,
+    };
+    // One answer for all, so that nobody learns which part of a key was right.
+    let detail = "the API key is not valid: it is malformed, unknown, revoked or expired";
+    Authenticated::Now(holder.map(Some).ok_or_else(|| Problem::new(Code::Unauthenticated, detail)))
+}
+
+fn by_certificate(
+    app: &App,
+    certificate: Option<&ByCertificate>,
+    now: Time,
+) -> Result<Arc<Identity>, Problem> {
+    match certificate {
+        Some(ByCertificate(identity)) if identity.is_live(now) => Ok(identity.clone()),
+        Some(_) => {
+            let detail = "the client certificate has expired, or its CA is no longer trusted here";
+            Err(Problem::new(Code::Unauthenticated, detail))
+        }
+        None => Err(Problem::new(Code::Unauthenticated, nothing_sent(app))),
+    }
 }
 
 /// What to send, for a caller who sent nothing.
@@ -122,14 +142,9 @@ fn authorize(
 ) -> Result<Option<Arc<Identity>>, Problem> {
     let Some(identity) = identity else { return Ok(None) };
     let forbidden = |detail: String| Err(Problem::new(Code::Forbidden, detail));
-    let is_routed = request.extensions().get::<MatchedPath>().is_some();
     match call.map(|call| call.access) {
-        // Nothing is served there, which the fallback says.
-        None if !is_routed => return Ok(None),
-        None => {
-            let (method, path) = (request.method(), request.uri().path());
-            return forbidden(format!("no role may call {method} {path}"));
-        }
+        // No route answers it.
+        None => return Ok(None),
         Some(access @ Access::Roles(roles)) => {
             let is_permitted = roles.iter().chain([&authority::Role::Admin]).any(|role| identity.has(*role));
             if !is_permitted {

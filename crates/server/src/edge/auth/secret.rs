@@ -6,10 +6,10 @@
 use std::fmt;
 
 use authority::SecretHash;
+use constant_time_eq::constant_time_eq_32;
 use data_encoding::HEXLOWER;
 use secrecy::{ExposeSecret, SecretString};
 use sha2::{Digest, Sha256};
-use subtle::ConstantTimeEq;
 
 const PREFIX: &str = "lsk_";
 const ID_BYTES: usize = 8;
@@ -89,7 +89,7 @@ pub(super) fn parse(text: &str) -> Option<(&str, SecretHash)> {
 
 /// Compares in constant time.
 pub(super) fn is_same(ours: &SecretHash, theirs: &SecretHash) -> bool {
-    ours.0.ct_eq(&theirs.0).into()
+    constant_time_eq_32(&ours.0, &theirs.0)
 }
 
 fn hash(secret: &[u8; SECRET_BYTES]) -> SecretHash {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::extract::{MatchedPath, Request, State};
+use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use tonic::Status;
@@ -42,8 +42,7 @@ fn tenant(app: &App, request: &Request) -> Option<Arc<str>> {
     let is_known = match app.auth {
         AuthMode::Keys => Caller::of(extensions).identity().is_some(),
         AuthMode::None => {
-            let route = extensions.get::<MatchedPath>().map(MatchedPath::as_str);
-            let call = permissions::find(request.method(), request.uri().path(), route);
+            let call = permissions::find(request.method(), request.uri().path());
             call.is_some_and(|call| !matches!(call.access, Access::Anyone | Access::TaskToken))
         }
     };

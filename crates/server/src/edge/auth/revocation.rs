@@ -20,7 +20,7 @@ use crate::edge::permissions::{Call, GRPC};
 type Ended = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// The end of the credential of a call that may take long.
-pub(crate) struct Revocation {
+pub(super) struct Revocation {
     app: App,
     identity: Arc<Identity>,
     call: &'static Call,
@@ -34,15 +34,16 @@ impl Revocation {
     }
 
     /// Polls a call, which is refused instead once the credential is over.
-    pub(super) fn poll_call<F>(&mut self, call: &mut F, context: &mut Context<'_>) -> Poll<F::Output>
-    where
-        F: Future<Output = Result<Response, Infallible>> + Unpin,
-    {
+    pub(super) fn poll_call(
+        &mut self,
+        call: Pin<&mut impl Future<Output = Result<Response, Infallible>>>,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<Response, Infallible>> {
         // The credential comes first: nothing that happened after its end reaches its holder.
         if self.ended.is_some() && self.ended().as_mut().poll(context).is_ready() {
             return Poll::Ready(Ok(self.refused()));
         }
-        if let Poll::Ready(Ok(response)) = Pin::new(call).poll(context) {
+        if let Poll::Ready(Ok(response)) = call.poll(context) {
             return Poll::Ready(Ok(self.until_ended(response)));
         }
         if self.ended.is_none() && self.ended().as_mut().poll(context).is_ready() {
