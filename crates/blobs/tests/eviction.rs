@@ -304,3 +304,25 @@ fn what_does_not_fit_into_a_quota_is_refused_and_takes_nothing() {
     assert!(put_as(&store, &small, DigestFunction::Sha256, &content(10, 2 * LARGE_BYTES)).is_ok());
     assert_eq!(store.usage().upload_bytes, 0);
 }
+
+/// Regression: results counted toward the quota and were never evicted for it, so that a tenant with many results could
+/// upload nothing any more, and each upload scanned the whole index in vain.
+#[test]
+fn a_tenant_whose_quota_is_full_of_results_loses_the_oldest_of_them() {
+    let (root, small) = (tempfile::tempdir().unwrap(), Tenant::new("small").unwrap());
+    let action = |n: u64| ActionKey { instance: "".into(), action: sha256(&content(n, 10)) };
+    let kept = |store: &Store, n: u64| store.get_result(&small, &action(n), Serve::Any).unwrap().is_some();
+    {
+        let store = store_with_quota(root.path(), &small);
+        for n in 0..200 {
+            store.put_result(&small, &action(n), Origin::Committed, &[7; 1_000]).unwrap();
+        }
+        let uploaded = put_as(&store, &small, DigestFunction::Sha256, &content(1_000, LARGE_BYTES));
+        assert!(uploaded.is_ok(), "{uploaded:?}");
+        assert!(!kept(&store, 0), "the oldest result goes");
+        assert!(kept(&store, 199), "the newest result stays");
+    }
+    let store = store_with_quota(root.path(), &small);
+    assert!(!kept(&store, 0), "a result that was evicted does not come back");
+    assert!(kept(&store, 199));
+}

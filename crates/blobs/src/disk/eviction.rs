@@ -141,6 +141,12 @@ impl Inner {
             return Ok(reservation);
         }
         let _housekeeping = self.keep_house();
+        self.reserve_by_eviction(bytes)
+    }
+
+    /// Evicts until so many bytes fit. The caller holds `housekeeping`.
+    pub fn reserve_by_eviction(&self, bytes: u64) -> Result<Reservation<'_>> {
+        let cap = self.options.cap_bytes;
         loop {
             if let Some(reservation) = self.totals.try_reserve(bytes, cap) {
                 return Ok(reservation);

@@ -1,5 +1,5 @@
-//! Keeps each tenant within the bytes that it may have: beyond them its own least recently used blobs are evicted, and what
-//! still does not fit is refused. What other tenants have is not touched.
+//! Keeps each tenant within the bytes that it may have: beyond them its own least recently used blobs and cache entries are evicted,
+//! and what still does not fit is refused. What other tenants have is not touched.
 
 use std::{
     collections::HashMap,
@@ -7,10 +7,15 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use super::inner::Inner;
+use super::{
+    index::Key,
+    inner::Inner,
+    record::{HEADER_BYTES, Placement},
+    writer::{Item, Writer},
+};
 use crate::{Error, Result, Tenant};
 
-/// One part in so many of a quota is made free at a time, so that the search for the oldest blobs is rare.
+/// One part in so many of a quota is made free at a time, so that the search for the oldest entries is rare.
 const HEADROOM_SHARE: u64 = 16;
 
 /// The most bytes of blobs and entries that tenants may have; no limit by default.
@@ -117,19 +122,88 @@ impl Inner {
         self.index().bytes_of(tenant) + self.uploading.of(tenant)
     }
 
-    /// Evicts the least recently used blobs of a tenant, so many bytes of them if there are. The caller holds `housekeeping`.
+    /// Evicts the least recently used blobs and cache entries of a tenant, so many bytes of them if there are. The caller
+    /// holds `housekeeping`.
     fn evict_of(&self, tenant: &[u8; 16], bytes: u64) {
+        // The search reads the whole index, which a tenant must not repeat in vain.
+        if !self.index().may_evict_of(tenant) {
+            return;
+        }
         let oldest = self.index().least_used_of(tenant, bytes);
+        let entries = oldest.keys.iter().filter(|key| key.space.function().is_none()).count();
+        let records = (entries * HEADER_BYTES) as u64;
+        let reservation = (entries > 0).then(|| self.reserve_by_eviction(records)).transpose();
         let mut gone = Vec::new();
         {
             let mut writer = self.writer();
-            for key in oldest {
-                let taken = self.index_mut().remove_unpinned(&key);
-                gone.extend(taken.and_then(|taken| writer.forget(self, &taken)));
+            let buried = reservation.and_then(|_reserved| self.bury_entries(&mut writer, &oldest.keys));
+            for key in &oldest.keys {
+                if buried.is_ok() || key.space.function().is_some() {
+                    let taken = self.index_mut().remove_unpinned(key);
+                    gone.extend(taken.and_then(|taken| writer.forget(self, &taken)));
+                }
+            }
+            match buried {
+                Ok(()) if oldest.is_all => self.index_mut().exhausted(tenant, &oldest),
+                Ok(()) => {}
+                Err(error) => tracing::warn!(%error, "no cache entries are evicted for a tenant's quota"),
             }
         }
         for path in gone {
             let _ = fs::remove_file(path);
         }
+    }
+
+    /// Records that these cache entries do not come back. Content may: it is still right.
+    fn bury_entries(&self, writer: &mut Writer, keys: &[Key]) -> Result<()> {
+        let items: Vec<Item<'_>> = {
+            let index = self.index();
+            let is_entry = |key: &&Key| key.space.function().is_none() && index.position(key).is_some();
+            let burial = |key: &Key| Item {
+                tenant: index.fingerprint(key.tenant),
+                space: key.space,
+                hash: key.hash,
+                placement: Placement::Removed,
+                size: 0,
+                data: &[],
+            };
+            keys.iter().filter(is_entry).map(burial).collect()
+        };
+        writer.append(self, &items)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::{Digest, DigestFunction, Options, Store};
+
+    /// Regression: every refused upload of a tenant with nothing to evict searched the whole index again.
+    #[test]
+    fn an_eviction_that_found_too_little_is_not_repeated_before_something_changes() {
+        let root = tempfile::tempdir().unwrap();
+        let tenant = Tenant::new("small").unwrap();
+        let tenant_quotas = TenantQuotas::new(Some(1_000), []);
+        let store = Store::open(root.path(), Options { tenant_quotas, ..Options::default() }).unwrap();
+        let put = |byte: u8, bytes: usize| {
+            let content = Bytes::from(vec![byte; bytes]);
+            let digest = Digest::of(DigestFunction::Sha256, &content);
+            store.put_many(&tenant, &[(digest, content)]).remove(0).map(|()| digest)
+        };
+        let may_evict = || store.inner().index().may_evict_of(&tenant.fingerprint());
+        let first = put(1, 500).unwrap();
+        let pin = store.pin(&tenant, &[first]);
+        assert!(may_evict());
+        assert!(put(2, 600).is_err());
+        assert!(!may_evict(), "everything that is left is pinned");
+        put(3, 10).unwrap();
+        assert!(may_evict(), "the new blob can be evicted");
+        assert!(put(2, 600).is_err());
+        assert!(!may_evict());
+        drop(pin);
+        assert!(may_evict(), "the first blob is pinned no more");
+        put(2, 600).unwrap();
     }
 }

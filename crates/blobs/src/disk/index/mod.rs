@@ -4,6 +4,8 @@
 //! a lower bound of the last use, and the entry holds the exact time. The entry on top of the heap whose two times agree
 //! is therefore exactly the least recently used entry.
 
+mod tenants;
+
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, BinaryHeap, HashMap},
@@ -16,11 +18,12 @@ use std::{
 use foldhash::fast::RandomState;
 use hashbrown::{HashTable, hash_table};
 
+use self::tenants::Tenants;
 use super::{
     pack::{Pack, PackState},
     record::{HEADER_BYTES, Header, Placement, Space, data_bytes},
 };
-use crate::{Digest, HASH_BYTES, Tenant};
+use crate::{Digest, HASH_BYTES};
 
 /// The key of one entry of the store.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -95,10 +98,7 @@ pub struct Index {
     free: Vec<u32>,
     by_use: BinaryHeap<Reverse<(u64, u32)>>,
     pins: HashMap<Key, u32>,
-    tenants: HashMap<[u8; 16], u32>,
-    fingerprints: Vec<[u8; 16]>,
-    /// What each tenant has, by its short name: records and files.
-    tenant_bytes: Vec<u64>,
+    tenants: Tenants,
     pub packs: BTreeMap<u32, PackState>,
     clock: AtomicU64,
     hash_state: RandomState,
@@ -112,9 +112,7 @@ impl Index {
             free: Vec::new(),
             by_use: BinaryHeap::new(),
             pins: HashMap::new(),
-            tenants: HashMap::new(),
-            fingerprints: Vec::new(),
-            tenant_bytes: Vec::new(),
+            tenants: Tenants::default(),
             packs: BTreeMap::new(),
             clock: AtomicU64::new(1),
             hash_state: RandomState::default(),
@@ -130,54 +128,6 @@ impl Index {
         entries.reserve(more);
         self.by_use.reserve(more);
         table.reserve(more, |slot| slot_hash(hash_state, entries, *slot));
-    }
-
-    /// The short name of a tenant, if anything was ever stored for it.
-    pub fn tenant(&self, tenant: &Tenant) -> Option<u32> {
-        self.tenants.get(&tenant.fingerprint()).copied()
-    }
-
-    pub fn tenant_or_new(&mut self, fingerprint: [u8; 16]) -> u32 {
-        *self.tenants.entry(fingerprint).or_insert_with(|| {
-            self.fingerprints.push(fingerprint);
-            self.tenant_bytes.push(0);
-            self.fingerprints.len() as u32 - 1
-        })
-    }
-
-    pub fn fingerprint(&self, tenant: u32) -> [u8; 16] {
-        self.fingerprints[tenant as usize]
-    }
-
-    /// The bytes of the records and files of a tenant.
-    pub fn bytes_of(&self, tenant: &[u8; 16]) -> u64 {
-        self.tenants.get(tenant).map_or(0, |tenant| self.tenant_bytes[*tenant as usize])
-    }
-
-    /// The least recently used blobs of a tenant that are not pinned, so many bytes of them if there are. Scans the whole
-    /// index.
-    pub fn least_used_of(&self, tenant: &[u8; 16], bytes: u64) -> Vec<Key> {
-        let Some(&tenant) = self.tenants.get(tenant) else { return Vec::new() };
-        let mine = |entry: &&Entry| {
-            entry.tenant == tenant
-                && entry.space.function().is_some()
-                && !self.pins.contains_key(&entry.key())
-        };
-        let mut blobs: Vec<(u64, &Entry)> = self
-            .entries
-            .iter()
-            .flatten()
-            .filter(mine)
-            .map(|entry| (entry.used_at.load(Ordering::Relaxed), entry))
-            .collect();
-        blobs.sort_unstable_by_key(|(used_at, _)| *used_at);
-        let mut freed = 0;
-        let goes = |(_, entry): &&(u64, &Entry)| {
-            let is_short = freed < bytes;
-            freed += entry.bytes();
-            is_short
-        };
-        blobs.iter().take_while(goes).map(|(_, entry)| entry.key()).collect()
     }
 
     /// A time for marking entries used.
@@ -210,8 +160,8 @@ impl Index {
 
     /// Whether the store has an entry with this key.
     pub fn has(&self, tenant: [u8; 16], space: Space, hash: &[u8; HASH_BYTES]) -> bool {
-        let tenant = self.tenants.get(&tenant);
-        tenant.is_some_and(|tenant| self.slot(&Key { tenant: *tenant, space, hash: *hash }).is_some())
+        let tenant = self.tenants.short_name(&tenant);
+        tenant.is_some_and(|tenant| self.slot(&Key { tenant, space, hash: *hash }).is_some())
     }
 
     /// The pack and the offset of the record of a key.
@@ -226,7 +176,7 @@ impl Index {
 
     /// Whether this very record is what the index points to.
     pub fn is_current(&self, header: &Header) -> bool {
-        let Some(&tenant) = self.tenants.get(&header.tenant) else { return false };
+        let Some(tenant) = self.tenants.short_name(&header.tenant) else { return false };
         let key = Key { tenant, space: header.space, hash: header.hash };
         self.entry(&key).is_some_and(|entry| (entry.pack, entry.offset) == (header.pack, header.offset))
     }
@@ -248,7 +198,7 @@ impl Index {
         if let Some(state) = self.packs.get_mut(&header.pack) {
             state.live_bytes += header.bytes();
         }
-        self.tenant_bytes[tenant as usize] += entry.bytes();
+        self.tenants.inserted(&entry);
         let key = entry.key();
         let hash = key_hash(&self.hash_state, &key);
         let Index { table, entries, hash_state, .. } = self;
@@ -370,6 +320,7 @@ impl Index {
                 *pins.get_mut() -= 1;
                 if *pins.get() == 0 {
                     pins.remove();
+                    self.tenants.unpinned(key.tenant);
                 }
             }
         }
@@ -396,7 +347,7 @@ impl Index {
     }
 
     fn bury(&mut self, entry: &Entry) {
-        self.tenant_bytes[entry.tenant as usize] -= entry.bytes();
+        self.tenants.removed(entry);
         if let Some(state) = self.packs.get_mut(&entry.pack) {
             state.live_bytes -= entry.record_bytes();
         }
