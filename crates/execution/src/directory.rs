@@ -8,8 +8,15 @@ use crate::limits::MAX_DIRECTORY_ENTRIES;
 use crate::reapi::{self, NodeProperties};
 use crate::{InvalidMessage, component, digest, fields};
 
-/// The fields of a Directory message that are entries.
-const ENTRY_FIELDS: std::ops::RangeInclusive<u32> = 1..=3;
+/// The fields of a Directory message.
+const FILES: u32 = 1;
+const DIRECTORIES: u32 = 2;
+const SYMLINKS: u32 = 3;
+const DIRECTORY_PROPERTIES: u32 = 5;
+/// The NodeProperties of a FileNode and of a SymlinkNode, and the list in a NodeProperties message.
+const FILE_PROPERTIES: u32 = 6;
+const SYMLINK_PROPERTIES: u32 = 4;
+const PROPERTIES: u32 = 1;
 
 /// Each of the lists is sorted by name.
 #[derive(Debug, Default)]
@@ -112,7 +119,8 @@ impl FileProperties {
     }
 }
 
-/// Decodes a Directory message whose number of entries is checked before it takes memory. Names are not checked.
+/// Decodes a Directory message whose numbers of entries and of their properties are checked before they take memory. Names
+/// are not checked.
 pub fn decode_proto(
     named: &Digest,
     bytes: &[u8],
@@ -124,20 +132,35 @@ pub fn decode_proto(
             "directory {named}: has more than {max_entries} entries, or properties of entries"
         ))
     };
-    let mut entries = 0;
+    let (mut entries, mut properties) = (0, 0);
     for field in fields::length_delimited(bytes) {
-        let (number, _) = field.ok_or_else(invalid)?;
-        entries += usize::from(ENTRY_FIELDS.contains(&number));
+        let (number, content) = field.ok_or_else(invalid)?;
+        entries += usize::from(matches!(number, FILES | DIRECTORIES | SYMLINKS));
+        properties += match number {
+            FILES => properties_of_node(content, FILE_PROPERTIES),
+            SYMLINKS => properties_of_node(content, SYMLINK_PROPERTIES),
+            DIRECTORY_PROPERTIES => count_fields(content, PROPERTIES),
+            _ => Some(0),
+        }
+        .ok_or_else(invalid)?;
+        if entries > max_entries || properties > max_entries {
+            return Err(too_many());
+        }
     }
-    if entries > max_entries {
-        return Err(too_many());
-    }
-    let message = reapi::Directory::decode(bytes).map_err(|_| invalid())?;
-    let of_files = message.files.iter().map(|node| &node.node_properties);
-    let of_links = message.symlinks.iter().map(|node| &node.node_properties);
-    let all = of_files.chain(of_links).chain([&message.node_properties]).flatten();
-    let properties: usize = all.map(|all: &NodeProperties| all.properties.len()).sum();
-    if properties > max_entries { Err(too_many()) } else { Ok(message) }
+    reapi::Directory::decode(bytes).map_err(|_| invalid())
+}
+
+/// The number of properties of an encoded node; none if it is malformed. A node may have the field several times, which
+/// the decoder merges.
+fn properties_of_node(node: &[u8], field: u32) -> Option<usize> {
+    fields::length_delimited(node).try_fold(0, |sum, found| match found? {
+        (number, properties) if number == field => Some(sum + count_fields(properties, PROPERTIES)?),
+        _ => Some(sum),
+    })
+}
+
+fn count_fields(message: &[u8], field: u32) -> Option<usize> {
+    fields::length_delimited(message).try_fold(0, |sum, found| Some(sum + usize::from(found?.0 == field)))
 }
 
 /// The protocol requires each list of entries to be sorted by name, so that equal directories have equal digests.
@@ -238,6 +261,34 @@ mod tests {
         let node_properties = Some(NodeProperties { properties, ..NodeProperties::default() });
         let hostile = links(vec![SymlinkNode { node_properties, ..link("l", "t") }]);
         assert!(refusal(&hostile.encode_to_vec()).contains("has more than"));
+    }
+
+    /// Regression: properties were counted after they had been decoded, which took 100 MB for a directory of 4 MiB.
+    #[test]
+    fn a6_millions_of_empty_properties_are_refused_before_they_are_decoded() {
+        // A field of the number, with a length that is written in four bytes.
+        let field = |number: u8, content: &[u8]| {
+            let length = content.len() as u32;
+            let part = |shift: u32| (length >> shift) as u8 & 0x7f;
+            let head = [number << 3 | 2, part(0) | 0x80, part(7) | 0x80, part(14) | 0x80, part(21)];
+            [&head[..], content].concat()
+        };
+        let properties = [0x0a, 0].repeat(MAX_DIRECTORY_ENTRIES + 1);
+        let half = [0x0a, 0].repeat(MAX_DIRECTORY_ENTRIES / 2 + 1);
+        let hostile = [
+            field(1, &field(6, &properties)),
+            field(1, &[field(6, &half), field(6, &half)].concat()),
+            [field(1, &field(6, &half)), field(3, &field(4, &half))].concat(),
+            field(3, &field(4, &properties)),
+            field(5, &properties),
+        ];
+        for bytes in hostile {
+            // A name that is not UTF-8, which only the decoder finds.
+            let undecodable = [&[0x12, 3, 0x0a, 1, 0xff][..], &bytes].concat();
+            assert!(refusal(&undecodable).contains("has more than"), "{}", refusal(&undecodable));
+        }
+        assert!(refusal(&[0x12, 3, 0x0a, 1, 0xff]).contains("is not a directory"));
+        assert!(refusal(&field(5, &[0x0a, 9])).contains("is not a directory"));
     }
 
     #[test]

@@ -11,6 +11,10 @@ use crate::ledger_backend;
 
 pub(crate) const LEDGER: &str = "ledger";
 const LEASE_KEY: &str = "lease.key";
+/// What is lost with the key of an existing directory.
+const MISSING_LEASE_KEY: &str = "the lease key is missing, and a new one is created: leases, task tokens and page tokens \
+    that were given out earlier are refused, and their tasks run again after the leases expire; the headers and secrets of \
+    push targets cannot be decrypted and must be configured anew; earlier lines of the audit trail cannot be verified";
 const LISTEN: &str = "listen";
 /// Names in a data directory that appear only after the ledger has its identity.
 const WRITTEN_AFTER_THE_LEDGER: [&str; 2] = [LEASE_KEY, ledger_backend::BESIDE_LEDGER];
@@ -104,15 +108,15 @@ impl DataDir {
         &self.path
     }
 
-    /// The key that seals lease ids, created at first use. Without the old key, leases granted earlier are refused, and
-    /// their tasks run again after the leases expire.
+    /// The key from which the keys of lease ids, task tokens, page tokens, push secrets and the audit trail are derived,
+    /// created at first use.
     pub(crate) fn lease_key(&self) -> Result<[u8; LEASE_KEY_BYTES]> {
         let path = self.path.join(LEASE_KEY);
         match fs::read(&path) {
             Ok(bytes) => self.decode_lease_key(&bytes),
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 if !self.is_new {
-                    tracing::warn!(path = %path.display(), "the lease key is missing; leases granted earlier are refused");
+                    tracing::warn!(path = %path.display(), "{MISSING_LEASE_KEY}");
                 }
                 let mut key = [0; LEASE_KEY_BYTES];
                 getrandom::fill(&mut key)

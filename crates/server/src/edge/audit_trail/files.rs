@@ -1,8 +1,8 @@
 //! The files of the audit trail: their names, their bounds and their modes.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// The name of the directory in the data directory.
@@ -14,6 +14,8 @@ pub const MAX_FILES: usize = 64;
 
 const DIRECTORY_MODE: u32 = 0o700;
 const FILE_MODE: u32 = 0o600;
+/// Most names in a row that something else may have.
+const MAX_TAKEN_NAMES: u64 = 1_024;
 const PREFIX: &str = "audit-";
 const SUFFIX: &str = ".jsonl";
 
@@ -46,12 +48,38 @@ pub(super) fn create_directory(directory: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Creates the file whose first line has this number.
+/// Creates the file whose first line has this number. An empty file of this name is used: the server created it and failed
+/// before the first line. What else has the name stays as it is, for the verification to find, and the file gets the next
+/// name that is free.
 pub(super) fn create(directory: &Path, first: u64) -> io::Result<File> {
-    let path = directory.join(format!("{PREFIX}{first:020}{SUFFIX}"));
-    let file = OpenOptions::new().append(true).create_new(true).mode(FILE_MODE).open(path)?;
-    sync(directory)?;
-    Ok(file)
+    for number in first..first.saturating_add(MAX_TAKEN_NAMES) {
+        let path = directory.join(format!("{PREFIX}{number:020}{SUFFIX}"));
+        match OpenOptions::new().append(true).create_new(true).mode(FILE_MODE).open(&path) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                if let Some(file) = open_empty(&path)? {
+                    sync(directory)?;
+                    return Ok(file);
+                }
+            }
+            created => {
+                let file = created?;
+                sync(directory)?;
+                return Ok(file);
+            }
+        }
+    }
+    Err(io::Error::new(ErrorKind::AlreadyExists, format!("no file name from number {first} on is free")))
+}
+
+/// Opens a file without content, and none if the path is anything else.
+fn open_empty(path: &Path) -> io::Result<Option<File>> {
+    let found = fs::symlink_metadata(path)?;
+    if !found.is_file() || found.len() > 0 {
+        return Ok(None);
+    }
+    let file = OpenOptions::new().append(true).open(path)?;
+    file.set_permissions(Permissions::from_mode(FILE_MODE))?;
+    Ok(Some(file))
 }
 
 /// Makes the names in a directory durable.

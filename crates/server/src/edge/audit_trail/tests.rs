@@ -184,3 +184,40 @@ fn lines_that_the_disk_does_not_take_are_counted_in_the_next_one() {
     let stored = stored(&directory);
     assert_eq!((stored[1].who.as_deref(), stored[1].suppressed), (Some("b"), Some(7)));
 }
+
+/// Regression: where a file had the name of the next one, no further line was written, also not after a restart.
+#[test]
+fn a_file_in_the_way_of_the_next_one_does_not_end_the_trail() {
+    let second_file = {
+        let data = tempfile::tempdir().unwrap();
+        let trail = AuditTrail::start_with(data.path().to_owned(), &KEY, 1_000, 10).unwrap();
+        (0..10).for_each(|n| trail.append(line("a", n)));
+        assert!(trail.close());
+        files::list(data.path()).unwrap()[1].1.file_name().unwrap().to_owned()
+    };
+    for (what, content) in [("left by a failed start of the file", ""), ("put there", "{}\n"), ("torn", "{")]
+    {
+        let data = tempfile::tempdir().unwrap();
+        let start = || AuditTrail::start_with(data.path().to_owned(), &KEY, 1_000, 10).unwrap();
+        let trail = start();
+        trail.append(line("a", 0));
+        assert!(trail.flush());
+        fs::write(data.path().join(&second_file), content).unwrap();
+        (1..10).for_each(|n| trail.append(line("a", n)));
+        assert!(trail.close());
+        let trail = start();
+        trail.append(line("b", 10));
+        assert!(trail.close());
+        let mut numbers = Vec::new();
+        lines(data.path(), |_, line| {
+            numbers.extend(line.map(|line| line.seq).filter(|seq| *seq > 0));
+            Ok(true)
+        })
+        .unwrap();
+        assert_eq!(numbers, (1..=15).collect::<Vec<_>>(), "{what}");
+        let findings = report(data.path(), &[]).findings;
+        assert_eq!(findings.is_empty(), content.is_empty(), "{what}: {findings:?}");
+        let mode = fs::metadata(data.path().join(&second_file)).unwrap().permissions().mode() & 0o777;
+        assert!(!content.is_empty() || mode == 0o600, "{what}: {mode:o}");
+    }
+}

@@ -55,7 +55,7 @@ impl Budget {
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
         used.turn_to(now.0 / 1_000);
         let used = &mut *used;
-        let holder = used.place(holder);
+        let holder = used.holder_or_others(holder);
         let own = used.holders.entry(holder).or_default();
         if own.lines >= self.max_per_holder || used.lines >= self.max_in_all {
             own.suppressed += 1;
@@ -82,7 +82,7 @@ impl Used {
     }
 
     /// The holder, or the others if there are too many. Those who are silent by now make room.
-    fn place(&mut self, holder: Holder) -> Holder {
+    fn holder_or_others(&mut self, holder: Holder) -> Holder {
         if self.holders.len() < MAX_HOLDERS || self.holders.contains_key(&holder) {
             return holder;
         }

@@ -11,7 +11,13 @@ pub(crate) struct TenantGates {
     all: Arc<Semaphore>,
     max_of_tenant: usize,
     /// Of tenants that have callers.
-    tenants: Mutex<HashMap<Arc<str>, Arc<Semaphore>>>,
+    tenants: Mutex<HashMap<Arc<str>, Gate>>,
+}
+
+struct Gate {
+    semaphore: Arc<Semaphore>,
+    /// Those that wait and those that hold a permit.
+    callers: usize,
 }
 
 /// A permit of its tenant and of all.
@@ -41,19 +47,15 @@ impl TenantGates {
     /// A place of the tenant, with a permit later.
     fn enter(self: &Arc<Self>, tenant: &str) -> OwnPermit {
         let mut tenants = self.lock();
-        let (tenant, semaphore) = match tenants.get_key_value(tenant) {
-            Some((tenant, semaphore)) => (tenant.clone(), semaphore.clone()),
-            None => {
-                let entry = (Arc::<str>::from(tenant), Arc::new(Semaphore::new(self.max_of_tenant)));
-                tenants.insert(entry.0.clone(), entry.1.clone());
-                entry
-            }
-        };
-        OwnPermit { gates: self.clone(), tenant, semaphore, permit: None }
+        let new_gate = || Gate { semaphore: Arc::new(Semaphore::new(self.max_of_tenant)), callers: 0 };
+        let tenant = tenants.get_key_value(tenant).map_or_else(|| tenant.into(), |(known, _)| known.clone());
+        let gate = tenants.entry(Arc::clone(&tenant)).or_insert_with(new_gate);
+        gate.callers += 1;
+        OwnPermit { gates: self.clone(), tenant, semaphore: gate.semaphore.clone(), permit: None }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Arc<str>, Arc<Semaphore>>> {
-        // Every change is one insertion or removal, so the map is whole also after a panic.
+    fn lock(&self) -> MutexGuard<'_, HashMap<Arc<str>, Gate>> {
+        // Every change is one insertion, count or removal, so the map is whole also after a panic.
         self.tenants.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -68,12 +70,12 @@ struct OwnPermit {
 
 impl Drop for OwnPermit {
     fn drop(&mut self) {
-        // The permit holds the semaphore as well.
-        self.permit = None;
         let mut tenants = self.gates.lock();
-        // The table and this one hold it: nobody else does, or can while the table is locked.
-        if Arc::strong_count(&self.semaphore) <= 2 {
-            tenants.remove(&self.tenant);
+        if let Some(gate) = tenants.get_mut(&self.tenant) {
+            gate.callers -= 1;
+            if gate.callers == 0 {
+                tenants.remove(&self.tenant);
+            }
         }
     }
 }
@@ -99,5 +101,23 @@ mod tests {
         assert!(waiting[0].as_mut().now_or_never().flatten().is_some());
         drop((held, waiting, other));
         assert!(gates.lock().is_empty(), "tenants without callers are forgotten");
+    }
+
+    /// Regression: of two callers that left at the same moment, each took the other one for present, and the tenant
+    /// stayed in the table.
+    #[test]
+    fn tenants_whose_last_callers_leave_at_once_are_forgotten() {
+        let gates = TenantGates::new(8);
+        for n in 0..2_000 {
+            let tenant = n.to_string();
+            let start = std::sync::Barrier::new(2);
+            let leave = |permit: GatePermit| {
+                start.wait();
+                drop(permit);
+            };
+            let permits = [(); 2].map(|()| gates.acquire(&tenant).now_or_never().flatten().unwrap());
+            std::thread::scope(|scope| permits.map(|permit| scope.spawn(|| leave(permit))).map(|_| ()));
+        }
+        assert_eq!(gates.lock().len(), 0);
     }
 }

@@ -4,6 +4,7 @@
 use std::collections::{HashSet, VecDeque};
 
 use blobs::Digest;
+use bytes::Bytes;
 use execution::{Directory, check_bounds, digest};
 use futures_util::stream::{BoxStream, try_unfold};
 use tonic::{Request, Status};
@@ -99,10 +100,11 @@ impl Walk {
             let batch: Vec<Digest> = self.ahead.drain(..fit.count().max(1)).collect();
             self.bytes = batch.iter().fold(self.bytes, |sum, digest| sum.saturating_add(digest.size));
             check_bounds(self.seen.len(), 0, self.bytes)?;
-            for (digest, bytes) in batch.iter().zip(inputs::directories(&self.store, &batch).await?) {
-                let Some(bytes) = bytes else { continue };
-                let message = inputs::decode_sorted(digest, &bytes)?;
-                for (_, child) in Directory::from_proto(digest, message.clone())?.directories {
+            let found = inputs::directories(&self.store, &batch).await?;
+            let bytes = found.iter().flatten().map(Bytes::len).sum();
+            let decoded = self.store.limits.compute.run_on(bytes, move || decode(&batch, &found)).await??;
+            for (message, children) in decoded {
+                for child in children {
                     if self.seen.insert(child) {
                         self.ahead.push_back(child);
                     }
@@ -113,4 +115,17 @@ impl Walk {
         }
         Ok(taken)
     }
+}
+/// The directories that are present, each with the digests of those below it.
+fn decode(
+    batch: &[Digest],
+    found: &[Option<Bytes>],
+) -> Result<Vec<(messages::Directory, Vec<Digest>)>, Status> {
+    let present = batch.iter().zip(found).filter_map(|(digest, bytes)| Some((digest, bytes.as_ref()?)));
+    let decode = |(digest, bytes): (&Digest, &Bytes)| {
+        let message = inputs::decode_sorted(digest, bytes)?;
+        let below = Directory::from_proto(digest, message.clone())?.directories;
+        Ok((message, below.into_iter().map(|(_, child)| child).collect()))
+    };
+    present.map(decode).collect()
 }

@@ -33,16 +33,29 @@ pub(crate) async fn tree(store: &Store, _permit: &Permit, root: &Digest) -> Resu
     let mut files = HashSet::new();
     while let Some((_, level)) = reader.next_level()? {
         for batch in store::batches(&level) {
-            for (digest, bytes) in batch.iter().zip(directories(store, batch).await?) {
-                let Some(bytes) = bytes else { continue };
-                let directory = Directory::from_proto(digest, decode_sorted(digest, &bytes)?)?;
-                files.extend(directory.files.iter().map(|file| file.digest));
-                reader.add(*digest, &directory)?;
-            }
+            let found = batch.iter().copied().zip(directories(store, batch).await?);
+            let found: Vec<(Digest, Bytes)> =
+                found.filter_map(|(digest, bytes)| Some((digest, bytes?))).collect();
+            let bytes = found.iter().map(|(_, bytes)| bytes.len()).sum();
+            let add = move || add_directories(&found, &mut reader, &mut files).map(|()| (reader, files));
+            (reader, files) = store.limits.compute.run_on(bytes, add).await??;
         }
     }
     let (directories, _) = reader.finish()?;
     Ok(Tree { directories: directories.into_iter().collect(), files: files.into_iter().collect() })
+}
+
+fn add_directories(
+    found: &[(Digest, Bytes)],
+    reader: &mut TreeReader,
+    files: &mut HashSet<Digest>,
+) -> Result<(), Status> {
+    for (digest, bytes) in found {
+        let directory = Directory::from_proto(digest, decode_sorted(digest, bytes)?)?;
+        files.extend(directory.files.iter().map(|file| file.digest));
+        reader.add(*digest, &directory)?;
+    }
+    Ok(())
 }
 
 /// Decodes a directory whose entries must be sorted.
@@ -98,4 +111,43 @@ pub(crate) async fn message<M: Message + Default>(
     M::decode(&bytes[..])
         .map(Some)
         .map_err(|_| Status::invalid_argument(format!("{digest} is not {what} of the Remote Execution API")))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use blobs::{DigestFunction, Tenant};
+
+    use super::*;
+    use crate::reapi::concurrency::ConcurrencyLimits;
+
+    /// Regression: a directory may have megabytes, which took the thread of a connection as long as they took to decode.
+    #[tokio::test]
+    async fn a6_large_directories_are_not_decoded_where_connections_are_served() {
+        let directory = tempfile::tempdir().unwrap();
+        let local = blobs::Store::open(directory.path().join("content"), blobs::Options::default()).unwrap();
+        let (blobs, tenant) = (Arc::new(blobs::Local::new(local)), Tenant::new("t").unwrap());
+        let limits = ConcurrencyLimits::default();
+        limits.compute.close();
+        let store = Store { blobs, tenant, limits };
+        for (files, is_handed_over) in [(1, false), (4_000, true)] {
+            let file = |n: usize| {
+                let content = Digest::of(DigestFunction::Sha256, &n.to_le_bytes());
+                let digest = Some(digest::to_proto(&content));
+                messages::FileNode { name: format!("{n:08}"), digest, ..messages::FileNode::default() }
+            };
+            let root = messages::Directory {
+                files: (0..files).map(file).collect(),
+                ..messages::Directory::default()
+            };
+            let bytes = root.encode_to_vec();
+            let root = Digest::of(DigestFunction::Sha256, &bytes);
+            assert!(store.blobs.put_many(&store.tenant, vec![(root, bytes.into())]).await[0].is_ok());
+            let permit = store.walk().await.unwrap();
+            let tree = tree(&store, &permit, &root).await;
+            assert_eq!(tree.is_err(), is_handed_over, "{files} files");
+            assert!(is_handed_over || tree.is_ok_and(|tree| tree.files.len() == files));
+        }
+    }
 }
