@@ -17,7 +17,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 
 use crate::banner::Execution;
-use crate::config::{Config, Mode};
+use crate::config::Config;
 use crate::data_dir::DataDir;
 use crate::stop_signals::StopSignals;
 use crate::worker::{Embedded, EmbeddedOptions, Instances};
@@ -84,11 +84,11 @@ async fn serve(config: Config, start: Start) -> Result<()> {
     let mut start_options = coordinator_options(&config, cache_writer);
     let audit = data.path().join(audit_trail::DIRECTORY);
     start_options.audit_head = audit_head(&audit);
-    // Its backend is tried while the ledger is replayed.
-    // Within the process it needs neither a certificate nor an API key.
-    let needs_credentials = tls.is_some() || config.auth.mode == Mode::Keys;
-    let (in_process, connections_in_process) = needs_credentials.then(in_process::channel).unzip();
-    let opening = start.worker.map(|options| Embedded::open(&data, listening, in_process, options));
+    // Its backend is tried while the ledger is replayed. Within the process it needs neither a certificate nor an API key,
+    // and counts toward the limits of no tenant.
+    let (dialer, connections_in_process) = start.worker.is_some().then(in_process::channel).unzip();
+    let opening = start.worker.zip(dialer);
+    let opening = opening.map(|(options, dialer)| Embedded::open(&data, listening, dialer, options));
     let opening = opening.transpose()?;
     let started = tokio::task::spawn_blocking(move || -> Result<_> {
         let (storage, notices) = ledger_backend::open(&path, ledger_options)?;

@@ -218,6 +218,24 @@ fn the_worker_inside_takes_its_name_back_and_works_on() {
     assert!(log.contains("lost its name"), "{log}");
 }
 
+/// Regression: without keys and TLS, the worker inside connected by a socket like any client of its tenant, and counted toward
+/// the tenant's limits.
+#[test]
+fn the_worker_inside_needs_no_socket_of_the_server() {
+    let server = Server::start();
+    server.until_a_worker_asked();
+    server.run(&["run", "-q", "--", "true"]).ok();
+    let port = format!(":{:04X}", server.address().rsplit_once(':').unwrap().1.parse::<u16>().unwrap());
+    let sockets = std::fs::read_to_string("/proc/net/tcp").unwrap();
+    // The local address, the remote one, and the state, which is 01 while a connection is open.
+    let open = |line: &&str| {
+        let mut columns = line.split_whitespace().skip(1);
+        columns.next().is_some_and(|local| local.ends_with(&port)) && columns.nth(1) == Some("01")
+    };
+    let open: Vec<&str> = sockets.lines().filter(open).collect();
+    assert!(open.is_empty(), "{open:#?}");
+}
+
 #[test]
 fn d9_a_flipped_bit_in_an_acknowledged_record_is_refused_by_place() {
     let mut server = Server::start();

@@ -67,12 +67,12 @@ pub(crate) struct Embedded {
 }
 
 impl Embedded {
-    /// Begins to try the backend. The caller owns the data directory.
-    /// The worker connects to the address, or without a socket by a dialer.
+    /// Begins to try the backend. The caller owns the data directory. The worker names the address in its requests, and
+    /// connects by the dialer, without a socket.
     pub(crate) fn open(
         data: &DataDir,
         address: SocketAddr,
-        in_process: Option<Dialer>,
+        in_process: Dialer,
         options: EmbeddedOptions,
     ) -> Result<Opening> {
         let url = format!("http://{}", reachable(address));
@@ -85,7 +85,7 @@ impl Embedded {
             host: Host { work_dir: embedded_dir::choose(data.path(), options.work_dir)?, ..Host::default() },
             ..Worker::default()
         })?;
-        settings.config.connector = in_process.map(Connector::in_process).unwrap_or_default();
+        settings.config.connector = Connector::in_process(in_process);
         settings.executor.hidden =
             vec![data.path().canonicalize().context("the data directory has no path")?];
         embedded_dir::remove_old(data.path());
