@@ -13,7 +13,7 @@ use bazel_remote_apis::google::bytestream::{
 };
 use tonic::{Code, Status};
 
-use crate::foreign_tenants::{Tenants, tenants};
+use crate::foreign_tenants::{Tenants, bytes, tenants};
 use crate::guarded::Guarded;
 use crate::keyed::{channel, digest, upload, with_key};
 
@@ -90,13 +90,23 @@ async fn a_foreign_result_looks_like_none() {
     let get = GetActionResultRequest { action_digest: action, ..Default::default() };
     let own = cache.get_action_result(with_key(&ada, get.clone())).await.unwrap().into_inner();
     assert_eq!(own.exit_code, 7);
-    let foreign = cache.get_action_result(with_key(&eve, get)).await.unwrap_err();
+    let foreign = cache.get_action_result(with_key(&eve, get.clone())).await.unwrap_err();
     assert_eq!(foreign.code(), Code::NotFound);
+    let nothing = Digest { size_bytes: 9, ..digest(b"no action of anyone") };
+    let absent = GetActionResultRequest { action_digest: Some(nothing.clone()), ..Default::default() };
+    let absent = cache.get_action_result(with_key(&eve, absent)).await.unwrap_err();
+    let hash = get.action_digest.unwrap_or_default().hash;
+    let named = |status, hash: &str| format!("{:?}", said(status)).replace(hash, "HASH");
+    assert_eq!(named(foreign, &hash), named(absent, &nothing.hash));
     let path = format!("/ac/{}", digest(b"a key").hash);
     let put = guarded.request(&ada, "PUT", &path).body("ada's").send().await.unwrap();
     assert_eq!(put.status(), 200);
     assert_eq!(guarded.get(&ada, &path).await.status, 200);
-    guarded.get(&eve, &path).await.is_problem(404, "not_found");
+    let none = format!("/ac/{}", digest(b"a key of nobody").hash);
+    let (foreign, absent) =
+        (bytes(guarded.request(&eve, "GET", &path)).await, bytes(guarded.request(&eve, "GET", &none)).await);
+    assert_eq!(foreign.0, 404);
+    assert_eq!(foreign.1.replace(&path[4..], "HASH"), absent.1.replace(&none[4..], "HASH"));
 }
 
 /// Writes from an offset on.

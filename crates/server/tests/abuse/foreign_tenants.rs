@@ -139,17 +139,19 @@ async fn the_workers_and_queues_of_another_tenant_look_like_none() {
         (foreign.0, foreign.1.replace("secret", "NAME")),
         (absent.0, absent.1.replace("nobody", "NAME"))
     );
-    let drain = |worker: &str, body: Value| {
-        bytes(guarded.request(&eve, "POST", &format!("/v1/workers/{worker}/drain")).json(&body))
-    };
-    let (foreign, absent) = (drain("w", json!({})).await, drain("v", json!({})).await);
-    assert_eq!(
-        (foreign.0, foreign.1.replace("w of", "ID of")),
-        (absent.0, absent.1.replace("v of", "ID of"))
-    );
-    assert_eq!(foreign.0, 404, "{foreign:?}");
-    let named = drain("w", json!({"tenant": "ada"})).await;
-    assert!(named.0 == 403 && named.1.contains("not for the tenant ada"), "{named:?}");
+    for order in ["drain", "stop", "resume"] {
+        let give = |worker: &str, body: Value| {
+            bytes(guarded.request(&eve, "POST", &format!("/v1/workers/{worker}/{order}")).json(&body))
+        };
+        let (foreign, absent) = (give("w", json!({})).await, give("v", json!({})).await);
+        assert_eq!(
+            (foreign.0, foreign.1.replace("w of", "ID of")),
+            (absent.0, absent.1.replace("v of", "ID of"))
+        );
+        assert_eq!(foreign.0, 404, "{foreign:?}");
+        let named = give("w", json!({"tenant": "ada"})).await;
+        assert!(named.0 == 403 && named.1.contains("not for the tenant ada"), "{named:?}");
+    }
     let own = guarded.request(&ada, "POST", "/v1/workers/w/drain").json(&json!({}));
     assert_eq!(send(own).await.status, 200, "without a tenant, an order is for the key's own");
 }

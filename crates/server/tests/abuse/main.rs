@@ -16,12 +16,15 @@ mod foreign_workers;
 mod grpc;
 mod guarded;
 mod hostile_keys;
+#[path = "../../src/edge/jwt/hostile_tokens.rs"]
+mod hostile_tokens;
 mod http_bodies;
 mod http_heads;
 mod key_limits;
 mod keyed;
 mod peer;
 mod permissions;
+mod refused_everywhere;
 mod remote;
 mod served_calls;
 #[path = "../http/support/mod.rs"]

@@ -1,30 +1,21 @@
 //! JSON Web Tokens of a trusted issuer, against a server that needs a credential.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use authority::Role;
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use ring::rand::SystemRandom;
-use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair};
+use bazel_remote_apis::build::bazel::remote::execution::v2::GetCapabilitiesRequest;
+use bazel_remote_apis::build::bazel::remote::execution::v2::capabilities_client::CapabilitiesClient;
 use serde_json::{Value, json};
 use server::{Algorithm, AuthMode, ClaimRule, Grants, IssuerOptions, Issuers, KeySource, Limits, Options};
 
 use crate::guarded::Guarded;
+use crate::hostile_tokens::{HostileToken, Signer, claims, header, hostile_tokens, with};
+use crate::keyed::{channel, with_key};
+use crate::refused_everywhere::Refusals;
 use crate::support::{Served, Told, send};
-
-fn sign(key: &EcdsaKeyPair, claims: &Value) -> String {
-    let header = json!({ "alg": "ES256", "typ": "JWT", "kid": "k" });
-    let signed = format!(
-        "{}.{}",
-        URL_SAFE_NO_PAD.encode(header.to_string()),
-        URL_SAFE_NO_PAD.encode(claims.to_string())
-    );
-    let signature = key.sign(&SystemRandom::new(), signed.as_bytes()).unwrap();
-    format!("{signed}.{}", URL_SAFE_NO_PAD.encode(signature))
-}
 
 async fn get(served: &Served, token: &str, path: &str, tenant: Option<&str>) -> Told {
     let request = served.request("GET", path).bearer_auth(token);
@@ -32,15 +23,9 @@ async fn get(served: &Served, token: &str, path: &str, tenant: Option<&str>) -> 
 }
 
 /// An issuer whose key set is a file, and its key. Tokens of its repositories `acme/*` have these roles in the tenant acme.
-fn issuer(directory: &Path, roles: Vec<Role>) -> (EcdsaKeyPair, Issuers) {
-    let random = SystemRandom::new();
-    let pkcs8 = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &random).unwrap();
-    let key = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, pkcs8.as_ref(), &random).unwrap();
-    let (x, y) = key.public_key().as_ref()[1..].split_at(32);
-    let (x, y) = (URL_SAFE_NO_PAD.encode(x), URL_SAFE_NO_PAD.encode(y));
-    let file = directory.join("jwks.json");
-    let jwk = json!({ "kty": "EC", "crv": "P-256", "kid": "k", "x": x, "y": y });
-    std::fs::write(&file, json!({ "keys": [jwk] }).to_string()).unwrap();
+fn issuer(directory: &Path, roles: Vec<Role>) -> (Signer, Issuers) {
+    let (signer, file) = (Signer::new(), directory.join("jwks.json"));
+    std::fs::write(&file, json!({ "keys": [signer.jwk("k1")] }).to_string()).unwrap();
     let grants = Grants { tenants: vec!["acme".into()], roles, ..Grants::default() };
     let issuers = Issuers::start(vec![IssuerOptions {
         issuer: "https://ci.example".into(),
@@ -53,13 +38,7 @@ fn issuer(directory: &Path, roles: Vec<Role>) -> (EcdsaKeyPair, Issuers) {
             grants: Arc::new(grants),
         }],
     }]);
-    (key, issuers.unwrap())
-}
-
-fn claims(repository: &str, audience: &str, expires_at: u64) -> Value {
-    json!({
-        "iss": "https://ci.example", "aud": audience, "sub": "job 7", "repository": repository, "exp": expires_at,
-    })
+    (signer, issuers.unwrap())
 }
 
 fn now() -> u64 {
@@ -72,8 +51,7 @@ async fn the_holder_of_a_token_has_the_roles_and_the_tenants_of_its_rule() {
     let (key, issuers) = issuer(directory.path(), vec![Role::Reader]);
     let options = Options { auth: AuthMode::Keys, issuers, ..Options::default() };
     let served = Served::start_with_options(Limits::default(), options).await;
-    let now = now();
-    let token = sign(&key, &claims("acme/app", "lessor", now + 3_600));
+    let token = key.sign(&header(), &with(claims(now()), "sub", json!("job 7")));
     assert_eq!(get(&served, &token, "/v1/tasks", None).await.status, 200);
     assert_eq!(get(&served, &token, "/v1/tasks", Some("acme")).await.status, 200);
     let other = get(&served, &token, "/v1/tasks", Some("other")).await;
@@ -82,16 +60,33 @@ async fn the_holder_of_a_token_has_the_roles_and_the_tenants_of_its_rule() {
     let keys = get(&served, &token, "/v1/keys", None).await;
     assert_eq!(keys.status, 403);
     assert!(keys.text("detail").contains("the token of job 7 has reader"), "{keys:?}");
-    for bad in [
-        sign(&key, &claims("evil/app", "lessor", now + 3_600)),
-        sign(&key, &claims("acme/app", "other", now + 3_600)),
-        sign(&key, &claims("acme/app", "lessor", now - 3_600)),
-        format!("{token}x"),
-        "a.b.c".to_owned(),
-    ] {
-        let told = get(&served, &bad, "/v1/tasks", None).await;
-        assert_eq!(told.status, 401, "{told:?}");
+}
+
+#[tokio::test]
+async fn x1_hostile_tokens_admit_nobody_by_any_protocol() {
+    let guarded = Guarded::start().await;
+    let directory = tempfile::tempdir().unwrap();
+    let (signer, issuers) = issuer(directory.path(), vec![Role::Submitter, Role::CacheWriter]);
+    let options = Options { issuers, ..guarded.served.options.clone() };
+    let guarded = guarded.restarted_with(options).await;
+    let position = guarded.served.position().await;
+    let tokens = hostile_tokens(&signer, now());
+    assert!(tokens.len() >= 40, "{} tokens", tokens.len());
+    let refusals = Refusals::of(&guarded).await;
+    let mut bodies = BTreeSet::new();
+    for HostileToken { name, token, refusal } in tokens {
+        let name = format!("{name} ({refusal})");
+        bodies.insert(refusals.expect(&name, &[format!("Bearer {token}").into_bytes()]).await);
     }
+    // What is no token at all is taken for a key.
+    assert!(bodies.len() <= 2, "nobody learns which part of a token was right: {bodies:?}");
+    assert_eq!(guarded.served.position().await, position, "nothing was recorded");
+    let good = signer.sign(&header(), &claims(now()));
+    let told = guarded.post(&good, "/v1/tasks", json!({"queue": "q", "payload": 1})).await;
+    assert_eq!(told.status, 201, "{told:?}");
+    let capabilities = with_key(&good, GetCapabilitiesRequest::default());
+    let told = CapabilitiesClient::new(channel(&guarded).await).get_capabilities(capabilities).await;
+    assert!(told.is_ok(), "{told:?}");
 }
 
 /// A token chooses its name, and could otherwise act under the name of a key.
@@ -102,7 +97,7 @@ async fn the_record_of_a_change_names_the_key_or_the_token_that_made_it() {
     let (by_key, key_id) = guarded.create(body).await;
     let directory = tempfile::tempdir().unwrap();
     let (key, issuers) = issuer(directory.path(), vec![Role::Submitter, Role::Operator]);
-    let by_token = sign(&key, &claims("acme/app", "lessor", now() + 3_600));
+    let by_token = key.sign(&header(), &with(claims(now()), "sub", json!("job 7")));
     let options = Options { auth: AuthMode::Keys, issuers, ..Options::default() };
     let guarded = guarded.restarted_with(options).await;
     for (credential, kind, id) in [(&by_key, "key", &*key_id), (&by_token, "token", "https://ci.example")] {

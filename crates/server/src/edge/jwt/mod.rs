@@ -267,4 +267,6 @@ fn check_audience(claims: &Map<String, Value>, audiences: &[String]) -> Result<(
 }
 
 #[cfg(test)]
+mod hostile_tokens;
+#[cfg(test)]
 mod tests;

@@ -31,7 +31,7 @@ pub(crate) struct Served {
     stop: Option<oneshot::Sender<()>>,
     serving: JoinHandle<Drained>,
     directory: TempDir,
-    options: server::Options,
+    pub options: server::Options,
 }
 
 /// An answer, read.
