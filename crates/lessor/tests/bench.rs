@@ -72,6 +72,10 @@ fn one_tenant_is_measured_alone_and_beside_one_that_floods() {
         assert!(p50 > 0.0 && p99 >= p50, "{output}");
     }
     assert!(phase("flooded")["flood_refused_per_s"].as_f64().unwrap() > 0.0, "{output}");
+    for kind in ["submits", "polls", "uploads", "executions"] {
+        let per_s = phase("flooded")[format!("flood_{kind}_per_s")].as_f64().unwrap();
+        assert!(per_s > 0.0, "{kind}: {output}");
+    }
     assert!(phase("median")["p99_ratio"].as_f64().unwrap() > 0.0, "{output}");
     assert!(phase("median")["limited_requests"].as_u64().unwrap() > 0, "{output}");
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "nothing is left behind");

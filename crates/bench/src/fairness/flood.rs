@@ -39,35 +39,58 @@ pub(super) struct Flood {
     began: Instant,
 }
 
+/// What the flood consists of.
+#[derive(Clone, Copy)]
+enum Kind {
+    Submit,
+    Poll,
+    Upload,
+    Execution,
+}
+
+const KINDS: usize = 4;
+
 #[derive(Default)]
 struct Counts {
-    sent: AtomicU64,
+    /// By kind.
+    sent: [AtomicU64; KINDS],
     refused: AtomicU64,
     /// For blobs that differ.
     next_blob: AtomicU64,
 }
 
 impl Counts {
-    fn answered(&self, is_refused: bool) {
-        self.sent.fetch_add(1, Ordering::Relaxed);
+    fn answered(&self, kind: Kind, is_refused: bool) {
+        self.sent[kind as usize].fetch_add(1, Ordering::Relaxed);
         self.refused.fetch_add(u64::from(is_refused), Ordering::Relaxed);
     }
 }
 
 /// What was sent in how much time.
 pub(super) struct Sent {
-    requests: u64,
+    requests: [u64; KINDS],
     refused: u64,
     time: Duration,
 }
 
 impl Sent {
     pub(super) fn per_s(&self) -> f64 {
-        self.requests as f64 / self.time.as_secs_f64()
+        self.requests.iter().sum::<u64>() as f64 / self.time.as_secs_f64()
     }
 
     pub(super) fn refused_per_s(&self) -> f64 {
         self.refused as f64 / self.time.as_secs_f64()
+    }
+
+    /// Requests per second of each kind, with the names of their figures.
+    pub(super) fn kinds_per_s(&self) -> [(&'static str, f64); KINDS] {
+        let names = [
+            ("flood_submits_per_s", Kind::Submit),
+            ("flood_polls_per_s", Kind::Poll),
+            ("flood_uploads_per_s", Kind::Upload),
+            ("flood_executions_per_s", Kind::Execution),
+        ];
+        names.map(|(name, kind)| (name, self.requests[kind as usize] as f64 / self.time.as_secs_f64()))
     }
 }
 
@@ -79,7 +102,7 @@ impl Flood {
         let polls = options.polls() * TIMES_THE_LIMIT;
         for n in 0..polls {
             let ask = json!({"workerId": format!("w{n}"), "queues": ["empty"], "waitMs": POLL_MS});
-            flood.http(address, 1, move |_| {
+            flood.http(Kind::Poll, address, 1, move |_| {
                 (Method::POST, "/v1/leases".to_owned(), Bytes::from(ask.to_string()))
             });
         }
@@ -87,8 +110,9 @@ impl Flood {
         let task = Bytes::from(json!({"queue": "full", "payload": "x".repeat(1_000)}).to_string());
         for n in 0..CONNECTIONS {
             let task = task.clone();
-            flood.http(address, each_per_s, move |_| (Method::POST, "/v1/tasks".to_owned(), task.clone()));
-            flood.http(address, each_per_s, upload);
+            let submit = move |_| (Method::POST, "/v1/tasks".to_owned(), task.clone());
+            flood.http(Kind::Submit, address, each_per_s, submit);
+            flood.http(Kind::Upload, address, each_per_s, upload);
             flood.executions(each_per_s, actions.clone(), n);
         }
         flood
@@ -97,7 +121,7 @@ impl Flood {
     pub(super) async fn stop(mut self) -> Sent {
         self.clients.shutdown().await;
         Sent {
-            requests: self.counts.sent.load(Ordering::Relaxed),
+            requests: self.counts.sent.each_ref().map(|sent| sent.load(Ordering::Relaxed)),
             refused: self.counts.refused.load(Ordering::Relaxed),
             time: self.began.elapsed(),
         }
@@ -106,6 +130,7 @@ impl Flood {
     /// A client that sends requests at a rate.
     fn http(
         &mut self,
+        kind: Kind,
         address: SocketAddr,
         per_s: u32,
         request: impl Fn(u64) -> (Method, String, Bytes) + Send + 'static,
@@ -126,7 +151,7 @@ impl Flood {
                 };
                 // A connection that was cut off is made again.
                 if let Ok((status, _)) = open.ask(method, &path, body).await {
-                    counts.answered(status == StatusCode::TOO_MANY_REQUESTS);
+                    counts.answered(kind, status == StatusCode::TOO_MANY_REQUESTS);
                     client = Some(open);
                 }
             }
@@ -143,7 +168,8 @@ impl Flood {
                 ticks.tick().await;
                 let request = ExecuteRequest { action_digest: Some(action.clone()), ..Default::default() };
                 let answer = client.execute(of_tenant(request)).await;
-                counts.answered(answer.is_err_and(|status| status.code() == tonic::Code::ResourceExhausted));
+                let is_refused = answer.is_err_and(|status| status.code() == tonic::Code::ResourceExhausted);
+                counts.answered(Kind::Execution, is_refused);
             }
         });
     }

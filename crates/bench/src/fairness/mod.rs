@@ -6,7 +6,7 @@ mod flood;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use bytes::Bytes;
 use serde_json::json;
 use tokio::time::{MissedTickBehavior, interval, sleep};
@@ -42,6 +42,10 @@ pub(crate) struct Options {
     /// How often each of both phases is measured, in turns
     #[arg(long, default_value_t = 5)]
     rounds: usize,
+
+    /// Fail if the p99 beside the flood is more than so many times that alone
+    #[arg(long, value_name = "RATIO")]
+    max_ratio: Option<f64>,
 }
 
 impl Options {
@@ -87,10 +91,11 @@ pub(crate) async fn run(options: &Options, below: &Path, report: &Report) -> Res
         flooded.push(steady(&server, options, time).await?);
         let sent = flood.stop().await;
         let line = line(round, "flooded", flooded.last().context("a phase was measured")?);
-        report.line(
-            line.figure("flood_requests_per_s", sent.per_s())
-                .figure("flood_refused_per_s", sent.refused_per_s()),
-        );
+        let line = line
+            .figure("flood_requests_per_s", sent.per_s())
+            .figure("flood_refused_per_s", sent.refused_per_s());
+        report
+            .line(sent.kinds_per_s().into_iter().fold(line, |line, (name, per_s)| line.figure(name, per_s)));
         sleep(SETTLE).await;
     }
     let (alone_ms, flooded_ms) = (median(&alone), median(&flooded));
@@ -103,15 +108,23 @@ pub(crate) async fn run(options: &Options, below: &Path, report: &Report) -> Res
         summary = summary.with(name, limited(&server, limit).await?);
     }
     report.line(summary);
-    server.stop().await
+    server.stop().await?;
+    let ratio = flooded_ms / alone_ms;
+    match options.max_ratio {
+        Some(max) if ratio > max => {
+            bail!("beside the flood, the p99 is {ratio:.2} times that alone, above {max}")
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The figures about refusals, and the limits that they are of.
-const LIMITS: [(&str, &str); 4] = [
+const LIMITS: [(&str, &str); 5] = [
     ("limited_requests", "requests_per_second"),
     ("limited_polls", "polls"),
     ("limited_executions", "executions"),
     ("limited_tasks", "open_tasks"),
+    ("limited_blobs", "blob_mib"),
 ];
 
 fn line(round: usize, phase: &'static str, measured: &Phase) -> Line {
