@@ -57,8 +57,10 @@ impl From<Mode> for server::AuthMode {
     r#"refusing to listen on {address} without authentication: everyone who can reach it could run commands. Choose one:
 
 API keys, best with TLS:
-  export LESSOR_API_KEY=$(lessor init --data {data})
+  lessor init --data {data} > admin.key
   lessor up --data {data} --listen {address} --auth keys --tls-certificate server.pem --tls-key server.key
+and from another terminal:
+  export LESSOR_URL=https://localhost:{port} LESSOR_CA_FILE=ca.pem LESSOR_API_KEY=$(cat admin.key)
   lessor key create --name ci --tenant default --role submitter --role reader
 
 TLS client certificates, in the file of `lessor serve --config FILE`:

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::support::Server;
+use crate::support::documented::CCACHE_LAYOUT;
 use crate::{client, succeeded};
 
 #[test]
@@ -39,7 +40,7 @@ pub(crate) fn compile(storage: &str, dir: &Path, own: &str) -> Compiled {
     let ccache = |arguments: &[&str]| {
         let mut command = client("ccache", dir);
         command.current_dir(dir).env("CCACHE_DIR", dir.join(own)).env("CCACHE_REMOTE_ONLY", "1");
-        command.env("CCACHE_REMOTE_STORAGE", format!("{storage}|layout=bazel"));
+        command.env("CCACHE_REMOTE_STORAGE", format!("{storage}{CCACHE_LAYOUT}"));
         succeeded(&command.args(arguments).output().unwrap())
     };
     ccache(&["g++", "-c", "a.cc", "-o", "a.o"]);

@@ -1,38 +1,36 @@
 //! Clients that others wrote, and a worker on another host, against a server with TLS, client certificates and API keys.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use crate::bazel::Bazel;
 use crate::ccache;
-use crate::support::Ran;
-use crate::support::protected::Protected;
+use crate::support::certificates::Authority;
+use crate::support::documented::{bazel_flags, ccache_storage};
+use crate::support::protected::{Protected, path_text};
+use crate::support::{Ran, Server, lessor};
 use crate::workspace::Workspace;
 use crate::{client, succeeded};
 
 /// Debian's Bazel has no ALPN of its own. With netty's native library it has, under the name by which netty looks for it.
-fn with_alpn(bazel: Bazel, protected: &Protected) -> Bazel {
+fn with_alpn(bazel: Bazel, files: &Path) -> Bazel {
     let libraries = fs::read_dir("/usr/lib").unwrap().map(|entry| entry.unwrap().path());
     let mut libraries = libraries.map(|directory| directory.join("jni/libnetty-tcnative.so"));
     let library: PathBuf = libraries.find(|file| file.exists()).expect("libnetty-tcnative-jni is installed");
-    fs::copy(library, protected.files.path().join("libnetty_tcnative.so")).unwrap();
-    let path = protected.files.path().display();
+    fs::copy(library, files.join("libnetty_tcnative.so")).unwrap();
+    let path = files.display();
     bazel.with_startup_options([format!("--host_jvm_args=-Djava.library.path={path}")])
 }
 
 #[test]
 fn x21_bazel_builds_over_grpcs_with_a_client_certificate_and_a_key() {
     let protected = Protected::start(&[]);
-    let bazel = with_alpn(Bazel::new(&Workspace::cpp(2)), &protected);
+    let bazel = with_alpn(Bazel::new(&Workspace::cpp(2)), protected.files.path());
     let flags = |key: &str| {
-        [
-            format!("--remote_executor=grpcs://{}", protected.server.address()),
-            format!("--tls_certificate={}", protected.file("ca.pem")),
-            format!("--tls_client_certificate={}", protected.file("client.pem")),
-            format!("--tls_client_key={}", protected.file("client.key")),
-            format!("--remote_header=authorization=Bearer {key}"),
-        ]
+        let [executor, ca, header] = bazel_flags(&protected.server.address(), &protected.file("ca.pem"), key);
+        let [certificate, private] = certificate_flags(protected.files.path(), "client");
+        [executor, ca, header, certificate, private]
     };
     let (builder, reader) = (flags(&protected.key(&["builder"])), flags(&protected.key(&["reader"])));
     let (builder, reader) = (builder.each_ref().map(|flag| &**flag), reader.each_ref().map(|flag| &**flag));
@@ -43,6 +41,61 @@ fn x21_bazel_builds_over_grpcs_with_a_client_certificate_and_a_key() {
     let refused = bazel.spawn_build(&reader).wait_with_output().unwrap();
     let text = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(!refused.status.success() && text.contains("PERMISSION_DENIED"), "{text}");
+}
+
+/// The flags of Bazel for a client certificate.
+fn certificate_flags(files: &Path, name: &str) -> [String; 2] {
+    let file = |ending: &str| files.join(format!("{name}.{ending}")).display().to_string();
+    [format!("--tls_client_certificate={}", file("pem")), format!("--tls_client_key={}", file("key"))]
+}
+
+/// Rules map certificates to identities, so that neither Bazel nor the worker has a key.
+#[test]
+fn x21_bazel_builds_over_grpcs_with_a_client_certificate_alone() {
+    let (files, dir) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let ca = Authority::new("ours");
+    ca.write(files.path(), "ca.pem");
+    let names = ["server", "builder", "worker", "reader"];
+    names.iter().for_each(|name| drop(ca.issue(files.path(), name)));
+    let rule = |name: &str| {
+        format!(
+            "[[auth.certificates]]\ncommon_name = \"{name}\"\ntenants = [\"default\"]\nroles = [\"{name}\"]\n"
+        )
+    };
+    let config = format!(
+        "[server]\naddress = \"127.0.0.1:0\"\n[server.tls]\ncertificate = \"FILES/server.pem\"\n\
+         key = \"FILES/server.key\"\nclient_ca = \"FILES/ca.pem\"\n[data]\ndir = \"DIR/data\"\nsegment_mib = 32\n\
+         preallocate_mib = 1\n[auth]\nmode = \"keys\"\n{}",
+        names[1..].iter().map(|name| rule(name)).collect::<String>()
+    );
+    let config = config.replace("FILES", &path_text(files.path())).replace("DIR", &path_text(dir.path()));
+    fs::write(files.path().join("lessor.toml"), config).unwrap();
+    let mut serve = lessor(&["serve", "--init", "--config"]);
+    serve.arg(files.path().join("lessor.toml"));
+    let server = Server::start_by(serve, dir);
+    let mut daemon = lessor(&["worker", "daemon", "--backend", "host", "--server-url", &server.url()]);
+    daemon.arg("--work-dir").arg(files.path().join("work")).arg("--ca-file").arg(files.path().join("ca.pem"));
+    daemon.arg("--client-certificate").arg(files.path().join("worker.pem"));
+    daemon.arg("--client-key").arg(files.path().join("worker.key"));
+    let _worker = Killed(daemon.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap());
+    let bazel = with_alpn(Bazel::new(&Workspace::cpp(2)), files.path());
+    let flags = |name: &str| {
+        let [executor, ca, _] = bazel_flags(&server.address(), &path_text(&files.path().join("ca.pem")), "");
+        let [certificate, private] = certificate_flags(files.path(), name);
+        [executor, ca, certificate, private]
+    };
+    let (builder, reader) = (flags("builder"), flags("reader"));
+    let (builder, reader) = (builder.each_ref().map(|flag| &**flag), reader.each_ref().map(|flag| &**flag));
+    let actions = bazel.test(&builder).all("remote");
+    assert!(actions > 0);
+    bazel.clean();
+    assert_eq!(bazel.test(&builder).all("remote cache hit"), actions);
+    bazel.clean();
+    for (flags, refusal) in [(&reader[..], "PERMISSION_DENIED"), (&builder[..2], "UNAUTHENTICATED")] {
+        let refused = bazel.spawn_build(flags).wait_with_output().unwrap();
+        let text = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(!refused.status.success() && text.contains(refusal), "{text}");
+    }
 }
 
 /// A proxy that adds TLS and the client certificate, stopped when it is dropped.
@@ -88,7 +141,7 @@ impl Drop for Stunnel {
 fn x21_ccache_shares_objects_through_a_tls_proxy_with_http_basic() {
     let protected = Protected::start(&["--no-worker"]);
     let proxy = Stunnel::start(&protected);
-    let storage = |key: &str| format!("http://ccache:{key}@127.0.0.1:{}/cache", proxy.port);
+    let storage = |key: &str| ccache_storage(key, proxy.port);
     let [writer, reader] = ["cache-writer", "reader"].map(|role| storage(&protected.key(&[role])));
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("a.cc"), "int answer() { return 42; }\n").unwrap();
