@@ -73,6 +73,15 @@ pub trait Blobs: Send + Sync + 'static {
     /// Pins these blobs against eviction until the returned value is dropped, also blobs that do not exist yet.
     fn pin(&self, tenant: &Tenant, digests: &[Digest]) -> Pinned;
 
+    /// Moves blobs from a staging area into the view of a tenant. A blob that the tenant has already is a success, and so is
+    /// the empty blob; for a blob that neither has, the answer is `NotFound`, and the blobs before it are moved.
+    fn promote<'a>(
+        &'a self,
+        staging_area: &'a Tenant,
+        tenant: &'a Tenant,
+        digests: &'a [Digest],
+    ) -> BoxFuture<'a, Result<()>>;
+
     /// The largest blob that is accepted.
     fn max_blob_bytes(&self) -> u64;
 }

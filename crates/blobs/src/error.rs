@@ -52,12 +52,33 @@ pub enum Error {
     /// DATA_LOSS: the disk returned other bytes than were written. The blob is missing from now on (D27).
     #[error("blob {0} was damaged on disk and has been removed")]
     Damaged(Digest),
+    /// The caller may not do this, or not now; the store itself never says so, but what stands before it does.
+    #[error("{why}")]
+    Refused { refusal: Refusal, why: Arc<str> },
     /// INTERNAL.
     #[error("cannot {action}: {source}")]
     Io { action: String, source: Arc<io::Error> },
 }
 
+/// Why a caller is refused.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Refusal {
+    /// PERMISSION_DENIED.
+    Forbidden,
+    /// UNAVAILABLE: the same call may succeed soon.
+    NotYet,
+    /// FAILED_PRECONDITION: the same call does not succeed.
+    Unreadable,
+    /// RESOURCE_EXHAUSTED.
+    OverLimit,
+}
+
 impl Error {
+    /// Refuses a caller.
+    pub fn refused(refusal: Refusal, why: &str) -> Error {
+        Error::Refused { refusal, why: why.into() }
+    }
+
     /// Wraps an error of the operating system. A full disk is a separate error, because it is not a bug.
     pub(crate) fn io<'a>(verb: &'a str, path: &'a Path) -> impl FnOnce(io::Error) -> Error + 'a {
         move |source| match source.kind() {

@@ -28,7 +28,7 @@ pub use blobs::{
 pub use compression::{ZstdDecoder, ZstdDecompressor, ZstdEncoder};
 pub use digest::{Digest, DigestError, DigestFunction, HASH_BYTES, Hash};
 pub use disk::{OpenError, Options, Pin, Reader, Store, TenantQuotas, Upload, Usage};
-pub use error::{Error, Result};
+pub use error::{Error, Refusal, Result};
 pub use hasher::Hasher;
 pub use local::Local;
 pub use read_limiter::ReadLimiter;

@@ -152,6 +152,16 @@ impl Blobs for Local {
         Box::new(self.store.pin(tenant, digests))
     }
 
+    fn promote<'a>(
+        &'a self,
+        staging_area: &'a Tenant,
+        tenant: &'a Tenant,
+        digests: &'a [Digest],
+    ) -> BoxFuture<'a, Result<()>> {
+        let (from, to, digests) = (staging_area.clone(), tenant.clone(), digests.to_vec());
+        Box::pin(async move { self.run(move |store| store.promote(&from, &to, &digests)).await? })
+    }
+
     fn max_blob_bytes(&self) -> u64 {
         self.store.max_blob_bytes()
     }

@@ -120,6 +120,15 @@ impl Blobs for ReadLimiter {
         self.blobs.pin(tenant, digests)
     }
 
+    fn promote<'a>(
+        &'a self,
+        staging_area: &'a Tenant,
+        tenant: &'a Tenant,
+        digests: &'a [Digest],
+    ) -> BoxFuture<'a, Result<()>> {
+        self.blobs.promote(staging_area, tenant, digests)
+    }
+
     fn max_blob_bytes(&self) -> u64 {
         self.blobs.max_blob_bytes()
     }

@@ -6,6 +6,9 @@ use std::{fmt, sync::Arc};
 pub const MAX_TENANT_BYTES: usize = 256;
 const FINGERPRINT_BYTES: usize = 16;
 const FINGERPRINT_CONTEXT: &str = "lessor 2026 blobs tenant";
+const STAGING_CONTEXT: &str = "lessor 2026 blobs staging area";
+/// The beginning of the fingerprints of staging areas, which no other tenant has.
+const STAGING_MARK: [u8; 4] = [0xff; 4];
 
 /// A tenant by name. Every blob and entry of a store belongs to exactly one tenant, and no tenant can see or detect
 /// content of another. Cheap to clone.
@@ -23,7 +26,21 @@ impl Tenant {
         let hash = blake3::derive_key(FINGERPRINT_CONTEXT, name.as_bytes());
         let mut fingerprint = [0; FINGERPRINT_BYTES];
         fingerprint.copy_from_slice(&hash[..FINGERPRINT_BYTES]);
+        if is_staging(&fingerprint) {
+            fingerprint[0] = 0;
+        }
         Ok(Tenant { name: name.into(), fingerprint })
+    }
+
+    /// A view of its own for what somebody uploads for the tenant, until [`crate::Blobs::promote`] moves it into the view of
+    /// the tenant. No quota applies to it; a promoted blob counts for the tenant.
+    pub fn staging_area(&self, uploader: &str) -> Tenant {
+        let text = [self.fingerprint.as_slice(), uploader.as_bytes()].concat();
+        let hash = blake3::derive_key(STAGING_CONTEXT, &text);
+        let mut fingerprint = [0; FINGERPRINT_BYTES];
+        fingerprint.copy_from_slice(&hash[..FINGERPRINT_BYTES]);
+        fingerprint[..STAGING_MARK.len()].copy_from_slice(&STAGING_MARK);
+        Tenant { name: self.name.clone(), fingerprint }
     }
 
     pub fn name(&self) -> &str {
@@ -34,6 +51,11 @@ impl Tenant {
     pub(crate) fn fingerprint(&self) -> [u8; FINGERPRINT_BYTES] {
         self.fingerprint
     }
+}
+
+/// Whether a fingerprint is of a staging area.
+pub(crate) fn is_staging(fingerprint: &[u8; FINGERPRINT_BYTES]) -> bool {
+    fingerprint.starts_with(&STAGING_MARK)
 }
 
 impl fmt::Debug for Tenant {
@@ -56,6 +78,17 @@ mod tests {
         let other = Tenant::new("a/../c").unwrap();
         assert_ne!(one.fingerprint(), other.fingerprint());
         assert_eq!(one, Tenant::new("a/../b").unwrap());
+    }
+
+    #[test]
+    fn a_staging_area_is_none_of_the_tenants_and_each_uploader_has_its_own() {
+        let (one, other) = (Tenant::new("one").unwrap(), Tenant::new("other").unwrap());
+        let area = one.staging_area("ada");
+        assert!(is_staging(&area.fingerprint()) && !is_staging(&one.fingerprint()));
+        assert_eq!(area, one.staging_area("ada"));
+        for different in [one.staging_area("eve"), other.staging_area("ada"), one] {
+            assert_ne!(area.fingerprint(), different.fingerprint());
+        }
     }
 
     #[test]

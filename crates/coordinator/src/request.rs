@@ -175,6 +175,8 @@ pub enum WaitCondition {
     /// The same, for the server itself: about one wait for each task that is not over. These do not count against the
     /// limit of clients.
     FinalForServer,
+    /// The lease with this fencing token is over, for the server itself: at most one wait for each lease.
+    LeaseOverForServer(Position),
     /// Any record of the task after this one.
     ChangeAfter(Position),
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use authority::LeaseRef;
-use authority::command::{Grant, LeaseTasks, ReportCompletion, Verdict};
+use authority::command::{Grant, LeaseTasks, ReportCompletion, ReportFailure, Verdict};
 use coordinator::Handle;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -19,7 +19,7 @@ use crate::convert::push_secrets::PushSecrets;
 use crate::convert::task_token::TaskTokens;
 use crate::convert::{Code, Limit, Problem};
 use crate::edge::audit_trail::AuditTrail;
-use crate::edge::auth::{AuditLog, AuthMode, CertificateRule, CertificateRules, Identity, KeyTable};
+use crate::edge::auth::{AuditLog, AuthMode, Caller, CertificateRule, CertificateRules, Identity, KeyTable};
 use crate::edge::bodies::Bodies;
 use crate::edge::compute::Compute;
 use crate::edge::jwt::Issuers;
@@ -214,9 +214,62 @@ impl App {
     }
 
     /// Reports a completion. The outputs of an execution must be in the content store.
-    pub(crate) async fn complete(&self, report: ReportCompletion) -> Result<Verdict, Problem> {
-        let _pinned = self.check_outputs(&report, Instant::now()).await?;
-        Ok(self.handle.complete(report).await?)
+    pub(crate) async fn complete(
+        &self,
+        caller: &Caller,
+        report: ReportCompletion,
+    ) -> Result<Verdict, Problem> {
+        let _pinned = self.check_outputs(caller, &report, Instant::now()).await?;
+        let lease = report.lease.clone();
+        let verdict = self.handle.complete(report).await?;
+        if matches!(verdict, Verdict::Committed(_)) {
+            self.note_end(caller, &lease);
+        }
+        Ok(verdict)
+    }
+
+    /// Reports a failure.
+    pub(crate) async fn fail(&self, caller: &Caller, report: ReportFailure) -> Result<Verdict, Problem> {
+        self.check_failure(caller, &report).await?;
+        let lease = report.lease.clone();
+        let verdict = self.handle.fail(report).await?;
+        if matches!(verdict, Verdict::Committed(_)) {
+            self.note_end(caller, &lease);
+        }
+        Ok(verdict)
+    }
+
+    /// Makes the output visible that the failure of a worker names. Every failure goes through here before the coordinator is
+    /// asked.
+    pub(crate) async fn check_failure(&self, caller: &Caller, report: &ReportFailure) -> Result<(), Problem> {
+        match &self.executions {
+            Some(executions) => {
+                let message = &report.error.message;
+                executions.worker_access.promote_named(caller, &report.lease, message).await
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Notes that the caller holds a lease, so that it may read the inputs and upload the outputs.
+    pub(crate) fn note_lease(&self, caller: &Caller, lease: &LeaseRef) {
+        if let Some(executions) = &self.executions {
+            executions.worker_access.note_lease(caller, lease);
+        }
+    }
+
+    /// Notes the leases that were granted to the caller.
+    pub(crate) fn note_grants(&self, caller: &Caller, grants: &[Grant]) {
+        if self.executions.is_some() {
+            grants.iter().for_each(|grant| self.note_lease(caller, &grant.lease_ref()));
+        }
+    }
+
+    /// Notes that a report of the caller ended a lease.
+    pub(crate) fn note_end(&self, caller: &Caller, lease: &LeaseRef) {
+        if let Some(executions) = &self.executions {
+            executions.worker_access.note_end(caller, lease);
+        }
     }
 
     /// Checks that the outputs of a completed execution are in the content store, and keeps them there. Every completion goes
@@ -224,12 +277,18 @@ impl App {
     /// the report was received.
     pub(crate) async fn check_outputs(
         &self,
+        caller: &Caller,
         report: &ReportCompletion,
         received_at: Instant,
     ) -> Result<PinnedOutputs, Problem> {
         match &self.executions {
             Some(executions) => {
-                Ok(PinnedOutputs { _pinned: executions.check_outputs(report, received_at).await? })
+                let _pinned = executions.check_outputs(caller, report, received_at).await?;
+                if caller.worker_only().is_some() {
+                    let result = String::from_utf8_lossy(&report.result);
+                    executions.worker_access.promote_named(caller, &report.lease, &result).await?;
+                }
+                Ok(PinnedOutputs { _pinned })
             }
             None => Ok(PinnedOutputs::default()),
         }

@@ -23,6 +23,7 @@ mod maintenance;
 mod open;
 mod options;
 mod pack;
+mod promote;
 mod put;
 mod read;
 mod record;

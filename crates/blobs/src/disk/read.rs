@@ -38,6 +38,12 @@ enum Source {
     File { file: File, checksums: Bytes },
 }
 
+/// The record of a blob.
+pub(super) enum Stored {
+    Packed(Bytes),
+    File { checksums: Bytes },
+}
+
 impl Reader {
     /// The next piece, of at most `CHUNK_BYTES`; `None` at the end.
     pub fn next_piece(&mut self) -> Result<Option<Bytes>> {
@@ -128,6 +134,14 @@ impl Inner {
             content.extend_from_slice(&piece);
         }
         Ok(content.into())
+    }
+
+    /// A blob as it is stored.
+    pub(super) fn stored(&self, tenant: &Tenant, digest: &Digest) -> Result<Stored> {
+        Ok(match self.source(tenant, digest)?.1 {
+            Source::Memory(content) => Stored::Packed(content),
+            Source::File { checksums, .. } => Stored::File { checksums },
+        })
     }
 
     fn source(&self, tenant: &Tenant, digest: &Digest) -> Result<(Found, Source)> {

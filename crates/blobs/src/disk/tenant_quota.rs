@@ -13,7 +13,7 @@ use super::{
     record::{HEADER_BYTES, Placement},
     writer::{Item, Writer},
 };
-use crate::{Error, Result, Tenant};
+use crate::{Error, Result, Tenant, tenant::is_staging};
 
 /// One part in so many of a quota is made free at a time, so that the search for the oldest entries is rare.
 const HEADROOM_SHARE: u64 = 16;
@@ -36,6 +36,9 @@ impl TenantQuotas {
     }
 
     fn of(&self, tenant: &[u8; 16]) -> Option<u64> {
+        if is_staging(tenant) {
+            return None;
+        }
         if self.tenants.is_empty() {
             return self.others;
         }

@@ -12,7 +12,7 @@ use crate::request::WaitCondition;
 
 /// Most waits of clients at one time; tenants share them.
 pub(super) const MAX_CLIENT_WATCHERS: usize = 20_000;
-/// Most waits of the server itself, which waits for each execution. They take about 150 MiB.
+/// Most waits of the server itself, which waits for each execution and for leases of workers. They take about 150 MiB.
 const MAX_SERVER_WATCHERS: usize = 500_000;
 
 type WatcherId = u64;
@@ -55,12 +55,15 @@ impl<T> Default for TaskWatchers<T> {
 pub(super) fn is_met(condition: WaitCondition, task: &Task) -> bool {
     match condition {
         WaitCondition::Final | WaitCondition::FinalForServer => task.is_final(),
+        WaitCondition::LeaseOverForServer(token) => {
+            task.lease().is_none_or(|lease| lease.fencing_token != token)
+        }
         WaitCondition::ChangeAfter(position) => task.last > position,
     }
 }
 
 fn is_own(condition: WaitCondition) -> bool {
-    condition == WaitCondition::FinalForServer
+    matches!(condition, WaitCondition::FinalForServer | WaitCondition::LeaseOverForServer(_))
 }
 
 impl<T: ReplyTo> TaskWatchers<T> {

@@ -30,6 +30,8 @@ pub(crate) use tls::Tls;
 
 /// Smallest and largest segment: a batch must fit into a part of it.
 const SEGMENT_MIB: std::ops::RangeInclusive<u64> = 32..=4_096;
+/// Uploads of a worker for one lease; at most 1 PiB, because more is a mistake in the unit.
+const UPLOAD_MIB: std::ops::RangeInclusive<u64> = 1..=1_024 * 1_024 * 1_024;
 /// Free disk space that content never uses; at most 1 TiB, because more is a mistake in the unit.
 pub(crate) const MIN_FREE_MIB: std::ops::RangeInclusive<u64> = 0..=1 << 20;
 /// With less memory than this no useful number of tasks can wait.
@@ -233,6 +235,8 @@ pub(crate) struct Scheduler {
     pub max_queue_size: u64,
     /// How long an execution may wait while no registered worker could run it.
     pub worker_grace_seconds: u64,
+    /// How much a worker may upload for each lease that it holds, if its key has no other role for content.
+    pub max_upload_mib_per_lease: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -277,6 +281,7 @@ impl Default for Scheduler {
             long_poll_timeout_seconds: 30,
             max_queue_size: 10_000,
             worker_grace_seconds: 60,
+            max_upload_mib_per_lease: 16 * 1_024,
         }
     }
 }
@@ -331,6 +336,7 @@ impl Config {
                 .action_cache_update_enabled
                 .unwrap_or_else(|| self.server.address.ip().is_loopback() || self.auth.mode == Mode::Keys),
             worker_grace: Duration::from_secs(self.execution.scheduler.worker_grace_seconds),
+            max_upload_bytes_per_lease: self.execution.scheduler.max_upload_mib_per_lease << 20,
             ..server::reapi::Settings::default()
         }
     }
@@ -371,6 +377,7 @@ impl Document for Config {
             in_scheduler("lease_duration_seconds", scheduler.lease_duration_seconds, lease_seconds),
             in_scheduler("max_queue_size", scheduler.max_queue_size, 1..=u64::MAX),
             in_scheduler("worker_grace_seconds", scheduler.worker_grace_seconds, 0..=86_400),
+            in_scheduler("max_upload_mib_per_lease", scheduler.max_upload_mib_per_lease, UPLOAD_MIB),
         ]
         .into_iter()
         .flatten()

@@ -15,6 +15,7 @@ mod server_log;
 mod stopping;
 mod support_worker;
 mod tls;
+mod worker_key;
 
 #[path = "../support/mod.rs"]
 mod support;

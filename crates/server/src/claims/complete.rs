@@ -34,6 +34,6 @@ pub(crate) async fn complete(
     let lease = token::lease(&call, &caller, &body.worker_id, &body.job_id, &body.lease_token).await?;
     token::check_report(&lease, &body.attempt_id, body.stream.as_deref(), body.message_id.as_deref())?;
     let report = report::completion(lease, "result", body.result, Details::default())?;
-    report::committed(call.app.complete(report).await?)?;
+    report::committed(call.app.complete(&caller, report).await?)?;
     Ok(Out::ok(JobCompleted { ok: true, ack: true }))
 }

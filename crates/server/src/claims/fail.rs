@@ -42,7 +42,7 @@ pub(crate) async fn fail(
     };
     let details = Details { stack_trace: error.stack.as_deref(), ..Details::default() };
     let report = report::failure(lease, task_error, error.retryable, details)?;
-    Ok(Out::ok(failed(report::committed(call.app.handle.fail(report).await?)?)))
+    Ok(Out::ok(failed(report::committed(call.app.fail(&caller, report).await?)?)))
 }
 
 /// What became of the job, as it was recorded with the report.

@@ -30,13 +30,16 @@ pub(crate) async fn heartbeat(
 ) -> Result<Out<JobHeartbeat>, Refusal> {
     let (call, In(body)) = (call?, body?);
     let lease = token::lease(&call, &caller, &body.worker_id, &body.job_id, &body.lease_token).await?;
-    match call.app.handle.heartbeat(ExtendLease { lease }, None).await? {
-        ExtendAnswer::Extended { expires_at, cancel } => Ok(Out::ok(JobHeartbeat {
-            ok: true,
-            lease_expires_at: to_timestamp(expires_at),
-            should_cancel: cancel.is_some(),
-            cancel_reason: cancel.map(|reason| reason.to_string()),
-        })),
+    match call.app.handle.heartbeat(ExtendLease { lease: lease.clone() }, None).await? {
+        ExtendAnswer::Extended { expires_at, cancel } => {
+            call.app.note_lease(&caller, &lease);
+            Ok(Out::ok(JobHeartbeat {
+                ok: true,
+                lease_expires_at: to_timestamp(expires_at),
+                should_cancel: cancel.is_some(),
+                cancel_reason: cancel.map(|reason| reason.to_string()),
+            }))
+        }
         // The message of a lease that is over was superseded or is finished.
         ExtendAnswer::Lost => {
             let lost = Problem::new(Code::LeaseLost, "the lease is over and never comes back: stop");

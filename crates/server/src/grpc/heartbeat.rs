@@ -89,7 +89,11 @@ pub(super) async fn extend_named(
     let parsed: Vec<_> = beats.iter().map(|beat| parse(session, beat, &queues, &mut items)).collect();
     let mut answers = decide(&session.app, items).await?.into_iter();
     let statuses = beats.iter().zip(parsed).map(|(beat, parsed)| match parsed {
-        Ok(lease) => to_proto(beat.lease_id.clone(), &lease, answers.next()),
+        Ok(lease) => {
+            let answer = answers.next();
+            note_extended(&session.app, caller, &lease, answer.as_ref());
+            to_proto(beat.lease_id.clone(), &lease, answer)
+        }
         Err(problem) => {
             let lease_id = echo(beat.lease_id.clone());
             LeaseStatus {
@@ -131,9 +135,19 @@ async fn extend_all(session: &Session, caller: &Caller) -> Result<Vec<LeaseStatu
         progress: None,
     };
     let mut answers = decide(app, held.iter().map(|held| beat(&held.lease)).collect()).await?.into_iter();
-    let statuses =
-        held.iter().map(|held| to_proto(app.lease_ids.make(&held.lease), &held.lease, answers.next()));
+    let statuses = held.iter().map(|held| {
+        let answer = answers.next();
+        note_extended(app, caller, &held.lease, answer.as_ref());
+        to_proto(app.lease_ids.make(&held.lease), &held.lease, answer)
+    });
     Ok(what_fits(statuses.collect()))
+}
+
+/// A lease that the caller has extended is the caller's, which is not known after a restart.
+fn note_extended(app: &App, caller: &Caller, lease: &LeaseRef, answer: Option<&Answer>) {
+    if matches!(answer, Some(Answer::Extended(ExtendAnswer::Extended { .. }))) {
+        app.note_lease(caller, lease);
+    }
 }
 
 fn what_fits(mut leases: Vec<LeaseStatus>) -> Vec<LeaseStatus> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use authority::command::{ReleaseLease, StartSession};
 use authority::event::ReleaseCause;
-use authority::{Command, Contract, Properties, Scope};
+use authority::{Command, Contract, HeldLease, Properties, Scope};
 use coordinator::{BatchItem, Registration};
 use tonic::Status;
 use wire::grpc::{
@@ -42,25 +42,48 @@ pub(super) async fn register(
     check_replacement(app, scope, caller, &worker, session.as_ref(), peer)?;
     check_leases(app, scope, caller, &worker).await?;
     let is_start = app.handle.registry().register(scope, &worker, registration, app.handle.now());
-    match session {
+    match &session {
         Some(session) => {
+            let (worker, session) = (worker.clone(), session.clone());
             let start = StartSession { tenant: scope.tenant.clone(), worker, session };
             app.handle.start_session(start).await.map_err(Problem::from)?;
         }
         // What the worker held before it started anew is lost to it, but its heartbeats would extend it. A stream also
         // begins anew after a lost connection, and its leases are named by their ids.
         None if is_start && contract == Contract::Scheduler => {
-            let session = Session { app: app.clone(), scope: scope.clone(), worker, id: None, owner: None };
+            let (app, scope, worker) = (app.clone(), scope.clone(), worker.clone());
+            let session = Session { app, scope, worker, id: None, owner: None };
             release_held(&session, ReleaseCause::Session).await?;
         }
         None => {}
     }
+    note_leases(app, scope, caller, &worker, session.as_ref()).await?;
     let settings = app.grpc.settings;
     Ok(RegisterWorkerResponse {
         heartbeat_interval: Some(span(app.grpc.heartbeat_interval())),
         heartbeat_timeout: Some(span(settings.heartbeat_timeout)),
         long_poll_timeout: Some(span(settings.long_poll_timeout)),
     })
+}
+
+/// Notes what the worker still holds, because after a restart nobody knows whose worker it is.
+async fn note_leases(
+    app: &App,
+    scope: &Scope,
+    caller: &Caller,
+    worker: &Arc<str>,
+    session: Option<&Arc<str>>,
+) -> Result<(), Problem> {
+    if caller.worker_only().is_none() {
+        return Ok(());
+    }
+    let held = app.handle.tenant_leases(scope.tenant.clone(), worker.clone()).await?;
+    let is_own = |held: &&HeldLease| match session {
+        Some(_) => held.session.as_ref() == session,
+        None => held.contract == Some(Contract::Scheduler),
+    };
+    held.iter().filter(is_own).for_each(|held| app.note_lease(caller, &held.lease));
+    Ok(())
 }
 
 /// The worker leaves: what it holds is given back at no cost, and it is forgotten.

@@ -41,23 +41,31 @@ pub(super) async fn update(
     };
     let decided = async {
         let mut batch = Batch::new();
-        let asked = items(lease, request, &mut batch)?;
-        let _pinned = check_outputs(app, &batch, Instant::now()).await?;
+        let asked = items(lease.clone(), request, &mut batch)?;
+        let _pinned = check_outputs(app, caller, &batch, Instant::now()).await?;
         let answers = app.handle.decide(batch).await?;
         answer(asked, &mut answers.into_iter())
     };
-    Ok(decided.await.map_err(Problem::on_report)?)
+    let answer = decided.await.map_err(Problem::on_report)?;
+    if answer.verdict() == Verdict::Committed {
+        app.note_end(caller, &lease);
+    }
+    Ok(answer)
 }
 
-/// Checks the outputs of the completion that a report asks for, if it asks for one.
+/// Checks the outputs of what a report asks for, if it asks for a completion or a failure.
 pub(super) async fn check_outputs(
     app: &App,
+    caller: &Caller,
     items: &Batch,
     received_at: Instant,
 ) -> Result<PinnedOutputs, Problem> {
     match items.first() {
         Some(BatchItem::Command(Command::ReportCompletion(completion))) => {
-            app.check_outputs(completion, received_at).await
+            app.check_outputs(caller, completion, received_at).await
+        }
+        Some(BatchItem::Command(Command::ReportFailure(failure))) => {
+            app.check_failure(caller, failure).await.map(|()| PinnedOutputs::default())
         }
         _ => Ok(PinnedOutputs::default()),
     }

@@ -32,5 +32,5 @@ pub(crate) async fn complete(
     let lease = call.lease(&caller, &body.worker_id, body.task_id.as_deref()).await?;
     let details = Details { metrics: body.metrics.as_ref(), ..Details::default() };
     let report = report::completion(lease, "result", body.result, details)?;
-    Ok(answer(call.app.complete(report).await?)?)
+    Ok(answer(call.app.complete(&caller, report).await?)?)
 }

@@ -41,7 +41,7 @@ pub(crate) async fn fail(
         ..Details::default()
     };
     let report = report::failure(lease, error(&body)?, body.retryable, details)?;
-    Ok(answer(call.app.handle.fail(report).await?)?)
+    Ok(answer(call.app.fail(&caller, report).await?)?)
 }
 
 /// The error of the report: given as an object, or by `reason`, `category` and `code`. Where both say something the object

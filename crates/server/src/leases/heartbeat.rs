@@ -29,12 +29,15 @@ pub(crate) async fn heartbeat(
     let lease = call.lease(&caller, &body.worker_id, body.task_id.as_deref()).await?;
     let app = &call.app;
     let progress = report::progress(app, "progressPct", body.progress_pct, body.message.as_deref())?;
-    match app.handle.heartbeat(ExtendLease { lease }, progress).await? {
-        ExtendAnswer::Extended { expires_at, cancel } => Ok(Out::ok(HeartbeatAnswer {
-            expires_at: to_timestamp(expires_at),
-            should_cancel: cancel.is_some(),
-            cancel_reason: cancel.map(|reason| reason.to_string()),
-        })),
+    match app.handle.heartbeat(ExtendLease { lease: lease.clone() }, progress).await? {
+        ExtendAnswer::Extended { expires_at, cancel } => {
+            app.note_lease(&caller, &lease);
+            Ok(Out::ok(HeartbeatAnswer {
+                expires_at: to_timestamp(expires_at),
+                should_cancel: cancel.is_some(),
+                cancel_reason: cancel.map(|reason| reason.to_string()),
+            }))
+        }
         // The lease id is genuine, so a task that is unknown by now was purged, and its lease is as gone as any.
         ExtendAnswer::Lost | ExtendAnswer::Rejected(Rejection::UnknownTask) => {
             Err(Problem::new(Code::LeaseGone, "the lease is over and never comes back: stop"))

@@ -19,6 +19,7 @@ mod queue_defaults;
 pub(crate) mod resource_name;
 mod results;
 mod store;
+mod worker_access;
 
 pub use action_cache_writer::ActionCacheWriter;
 pub use instances::Instances;
@@ -36,7 +37,7 @@ use axum::routing::post;
 use blobs::{Blobs, Tenant};
 use coordinator::Handle;
 use tonic::server::NamedService;
-use tonic::{Request, Response, Status};
+use tonic::{Extensions, Request, Response, Status};
 use wire::reapi::action_cache_server::ActionCacheServer;
 use wire::reapi::capabilities_server::{Capabilities, CapabilitiesServer};
 use wire::reapi::content_addressable_storage_server::ContentAddressableStorageServer;
@@ -46,6 +47,7 @@ use wire::reapi::operations_server::OperationsServer;
 pub(crate) use self::execution::PinGuard;
 use self::execution::{InFlightExecutions, Pins};
 use crate::app::App;
+use crate::edge::auth::Caller;
 use crate::edge::compute::Compute;
 use crate::edge::grpc_guard;
 use crate::edge::limits::LimitTable;
@@ -53,6 +55,7 @@ use concurrency::ConcurrencyLimits;
 use messages::bytestream::byte_stream_server::ByteStreamServer;
 use messages::{GetCapabilitiesRequest, ServerCapabilities};
 use store::Store;
+use worker_access::WorkerAccess;
 
 /// Most bytes of blobs in one batch call.
 const MAX_BATCH_BYTES: usize = blobs::MAX_BATCH_BYTES as usize;
@@ -62,6 +65,8 @@ const MAX_REQUEST_BYTES: usize = 4 * 1_024 * 1_024;
 const MAX_BATCH_REQUEST_BYTES: usize = 2 * MAX_BATCH_BYTES;
 /// Largest message that is sent: a batch or a page, with its framing.
 const MAX_SENT_BYTES: usize = 4 * MAX_BATCH_BYTES;
+/// The largest blob that a store accepts by default: 16 GiB.
+const DEFAULT_UPLOAD_BYTES_PER_LEASE: u64 = 16 << 30;
 /// The names of the services, for health checks.
 pub const SERVICE_NAMES: [&str; 6] = [
     CapabilitiesServer::<Reapi>::NAME,
@@ -82,6 +87,8 @@ pub struct Settings {
     pub worker_grace: Duration,
     /// Longest timeout of an action.
     pub max_action_timeout: Duration,
+    /// Most bytes that a worker may upload for each lease that it holds, if it may use the content store as a worker only.
+    pub max_upload_bytes_per_lease: u64,
 }
 
 impl Default for Settings {
@@ -91,6 +98,7 @@ impl Default for Settings {
             allow_uploads: true,
             worker_grace: Duration::from_secs(60),
             max_action_timeout: Duration::from_secs(24 * 60 * 60),
+            max_upload_bytes_per_lease: DEFAULT_UPLOAD_BYTES_PER_LEASE,
         }
     }
 }
@@ -119,6 +127,7 @@ pub(crate) struct Executions {
     pub(crate) in_flight: InFlightExecutions,
     pins: Pins,
     limits: ConcurrencyLimits,
+    pub(crate) worker_access: WorkerAccess,
 }
 
 impl Executions {
@@ -138,7 +147,25 @@ impl Executions {
             content.results.clone(),
             of_tenants.clone(),
         );
-        Executions { handle: handle.clone(), blobs: content.blobs.clone(), in_flight, pins, limits }
+        let (handle, blobs) = (handle.clone(), content.blobs.clone());
+        let max_upload_bytes = content.settings.max_upload_bytes_per_lease;
+        let worker_access = WorkerAccess::new(
+            handle.clone(),
+            blobs.clone(),
+            in_flight.clone(),
+            limits.clone(),
+            max_upload_bytes,
+        );
+        Executions { handle, blobs, in_flight, pins, limits, worker_access }
+    }
+
+    /// The content as the caller may see it.
+    fn store_for(&self, caller: &Caller, scope: &Scope) -> Result<Store, Status> {
+        let store = self.store(scope)?;
+        Ok(match caller.worker_only() {
+            Some(identity) => self.worker_access.restrict(store, identity.id()),
+            None => store,
+        })
     }
 
     fn store(&self, scope: &Scope) -> Result<Store, Status> {
@@ -157,6 +184,11 @@ pub struct Reapi {
 impl Reapi {
     fn store(&self, scope: &Scope) -> Result<Store, Status> {
         self.executions.store(scope)
+    }
+
+    /// The content as the caller of a request may see it.
+    fn store_for(&self, extensions: &Extensions, scope: &Scope) -> Result<Store, Status> {
+        self.executions.store_for(&Caller::of(extensions), scope)
     }
 }
 
@@ -177,7 +209,8 @@ impl Capabilities for Reapi {
 /// The routes of all services, with the guard of all gRPC calls.
 pub(crate) fn routes(app: &App, content: &Content, executions: &Executions) -> Router<App> {
     let reapi = Reapi { app: app.clone(), content: content.clone(), executions: executions.clone() };
-    let in_flight = executions.in_flight.clone();
+    let (in_flight, worker_access) = (executions.in_flight.clone(), executions.worker_access.clone());
+    tokio::spawn(async move { worker_access.find_unclaimed().await });
     tokio::spawn(async move {
         if let Err(why) = in_flight.load_all().await {
             tracing::warn!(why = why.message(), "what was on its way before is found when it is asked for");

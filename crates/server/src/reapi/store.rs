@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use blobs::{Blobs, Digest, Error, MAX_BATCH_BYTES, Tenant};
+use blobs::{Blobs, Digest, Error, MAX_BATCH_BYTES, Refusal, Tenant};
 use bytes::{Bytes, BytesMut};
 use tonic::Status;
 
@@ -95,6 +95,12 @@ pub(super) fn status(error: Error) -> Status {
             Status::resource_exhausted(message)
         }
         Error::TenantFull { .. } => Problem::over_limit(Limit::BlobBytes, message).into(),
+        Error::Refused { refusal, .. } => match refusal {
+            Refusal::Forbidden => Status::permission_denied(message),
+            Refusal::NotYet => Status::unavailable(message),
+            Refusal::Unreadable => Status::failed_precondition(message),
+            Refusal::OverLimit => Status::resource_exhausted(message),
+        },
         Error::TakenOver => Status::aborted(message),
         Error::Damaged(_) => Status::data_loss(message),
         Error::Io { .. } => {

@@ -21,7 +21,7 @@ use crate::keyed::{channel, digest, upload, with_key};
 const LARGE_BYTES: usize = 600_000;
 
 /// What one is told about a blob by every call that reads.
-async fn told(guarded: &Guarded, key: &str, blob: &Digest) -> Vec<String> {
+pub(crate) async fn told(guarded: &Guarded, key: &str, blob: &Digest) -> Vec<String> {
     let channel = channel(guarded).await;
     let mut cas = ContentAddressableStorageClient::new(channel.clone());
     let digests = vec![blob.clone()];
@@ -57,7 +57,7 @@ async fn told(guarded: &Guarded, key: &str, blob: &Digest) -> Vec<String> {
 }
 
 /// A status without the headers that carried it, among which is the time.
-fn said(status: Status) -> (Code, String, Vec<u8>) {
+pub(crate) fn said(status: Status) -> (Code, String, Vec<u8>) {
     (status.code(), status.message().to_owned(), status.details().to_vec())
 }
 
@@ -110,7 +110,7 @@ async fn a_foreign_result_looks_like_none() {
 }
 
 /// Writes from an offset on.
-async fn write(
+pub(crate) async fn write(
     guarded: &Guarded,
     key: &str,
     name: &str,

@@ -113,6 +113,15 @@ impl Blobs for StallingBlobs {
         self.inner.pin(tenant, digests)
     }
 
+    fn promote<'a>(
+        &'a self,
+        staging_area: &'a Tenant,
+        tenant: &'a Tenant,
+        digests: &'a [Digest],
+    ) -> BoxFuture<'a, Result<()>> {
+        self.inner.promote(staging_area, tenant, digests)
+    }
+
     fn max_blob_bytes(&self) -> u64 {
         self.inner.max_blob_bytes()
     }

@@ -165,6 +165,14 @@ impl Identity {
         self.all_tenants
     }
 
+    /// Whether it may use the content store as a worker only: for the inputs and outputs of what it holds.
+    fn is_worker_only(&self) -> bool {
+        let is_in_process = matches!(self.credential, IdentityCredential::InProcess);
+        let has_content =
+            [Role::Builder, Role::CacheWriter, Role::Admin].into_iter().any(|role| self.has(role));
+        !is_in_process && !has_content
+    }
+
     /// The names of its roles, for people.
     pub(super) fn roles(&self) -> String {
         self.grants.roles.iter().map(|role| role.name()).collect::<Vec<_>>().join(", ")
@@ -197,6 +205,11 @@ impl Caller {
 
     pub(crate) fn identity(&self) -> Option<&Arc<Identity>> {
         self.admitted.as_ref().and_then(|admitted| admitted.identity())
+    }
+
+    /// The identity of a caller that may use the content store as a worker only.
+    pub(crate) fn worker_only(&self) -> Option<&Arc<Identity>> {
+        self.identity.as_ref().filter(|identity| identity.is_worker_only())
     }
 
     /// How the record of a change names the caller; none where nobody is authenticated.

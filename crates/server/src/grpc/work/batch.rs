@@ -51,8 +51,8 @@ impl Batch {
             let mut own = coordinator::Batch::new();
             asked.push((parse(&session, &caller, report, &mut own).await, own));
         }
-        let checks: Vec<_> = if app.has_executions() {
-            let checks = asked.iter().map(|asked| report::check_outputs(app, &asked.1, received_at));
+        let checks: Vec<_> = if app.has_executions() || caller.worker_only().is_some() {
+            let checks = asked.iter().map(|asked| report::check_outputs(app, &caller, &asked.1, received_at));
             stream::iter(checks.collect::<Vec<_>>()).buffered(MAX_CHECKS).collect().await
         } else {
             Vec::new()

@@ -36,7 +36,8 @@ impl ByteStream for Reapi {
     ) -> Result<Response<QueryWriteStatusResponse>, Status> {
         resource_name::check_header(request.metadata(), &request.get_ref().resource_name)?;
         let name = resource_name::parse_write(&request.get_ref().resource_name)?;
-        let store = self.store(&instance::scope(request.metadata(), &name.instance)?)?;
+        let store =
+            self.store_for(request.extensions(), &instance::scope(request.metadata(), &name.instance)?)?;
         let status = store.blobs.write_status(&store.tenant, &name.upload, name.digest).await;
         Ok(Response::new(QueryWriteStatusResponse {
             committed_size: i64::try_from(status.committed).unwrap_or(i64::MAX),

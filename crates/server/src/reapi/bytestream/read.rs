@@ -21,7 +21,8 @@ pub(super) async fn read(reapi: &Reapi, request: &Request<ReadRequest>) -> Resul
     let asked = request.get_ref();
     resource_name::check_header(request.metadata(), &asked.resource_name)?;
     let name = resource_name::parse_read(&asked.resource_name)?;
-    let store = reapi.store(&instance::scope(request.metadata(), &name.instance)?)?;
+    let scope = instance::scope(request.metadata(), &name.instance)?;
+    let store = reapi.store_for(request.extensions(), &scope)?;
     let offset = u64::try_from(asked.read_offset)
         .map_err(|_| Status::out_of_range("read_offset: must not be negative"))?;
     let limit = match asked.read_limit {

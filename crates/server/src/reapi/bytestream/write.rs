@@ -22,7 +22,7 @@ pub(super) async fn write(
         pieces.message().await?.ok_or_else(|| Status::invalid_argument("the upload has no messages"))?;
     resource_name::check_header(&metadata, &first.resource_name)?;
     let name = resource_name::parse_write(&first.resource_name)?;
-    let store = reapi.store(&instance::scope(&metadata, &name.instance)?)?;
+    let store = reapi.store_for(&extensions, &instance::scope(&metadata, &name.instance)?)?;
     let offset = offset(&first)?;
     if name.compression == Compression::Zstd && offset != 0 {
         return Err(Status::invalid_argument("write_offset: a compressed upload begins at 0"));

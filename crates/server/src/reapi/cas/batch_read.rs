@@ -28,7 +28,7 @@ pub(super) async fn batch_read(
         )));
     }
     let zstd = asked.acceptable_compressors.contains(&(compressor::Value::Zstd as i32));
-    let store = reapi.store(&scope)?;
+    let store = reapi.store_for(request.extensions(), &scope)?;
     let found = store.blobs.get_many(&store.tenant, &digests).await;
     let zstd = zstd && found.iter().flatten().any(|bytes| bytes.len() >= MIN_COMPRESSED_BYTES);
     let respond = move || respond(&digests, found, zstd);

@@ -21,6 +21,7 @@ pub(super) async fn batch_update(
 ) -> Result<BatchUpdateBlobsResponse, Status> {
     let scope = instance::scope(request.metadata(), &request.get_ref().instance_name)?;
     let budget: Option<Arc<BodyBudget>> = request.extensions().get().cloned();
+    let store = reapi.store_for(request.extensions(), &scope)?;
     let asked = request.into_inner();
     let function = digest::function_from_proto(asked.digest_function)?;
     let mut responses = Vec::with_capacity(asked.requests.len());
@@ -65,7 +66,6 @@ pub(super) async fn batch_update(
         // The budget stays charged while there is work, also when the client is gone.
         reapi.app.compute.run(move || (decompress(accepted), budget).0).await?
     };
-    let store = reapi.store(&scope)?;
     let (mut positions, mut batch) = (Vec::with_capacity(blobs.len()), Vec::with_capacity(blobs.len()));
     for (position, blob) in blobs {
         match blob {

@@ -16,6 +16,6 @@ pub(super) async fn find_missing(
     let digests =
         asked.blob_digests.iter().map(|asked| digest::from_proto(Some(asked), function, "blob_digests"));
     let digests = digests.collect::<Result<Vec<_>, _>>()?;
-    let missing = reapi.store(&scope)?.missing(&digests).await?;
+    let missing = reapi.store_for(request.extensions(), &scope)?.missing(&digests).await?;
     Ok(FindMissingBlobsResponse { missing_blob_digests: missing.iter().map(digest::to_proto).collect() })
 }

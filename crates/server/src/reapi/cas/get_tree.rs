@@ -39,7 +39,7 @@ pub(super) async fn get_tree(reapi: &Reapi, request: &Request<GetTreeRequest>) -
             token.parse().map_err(|_| Status::invalid_argument("page_token: is not one of this server"))?
         }
     };
-    let store = reapi.store(&scope)?;
+    let store = reapi.store_for(request.extensions(), &scope)?;
     let permit = store.limits.tree(&store.tenant)?;
     let missing = store.missing(&[root]).await?;
     if !missing.is_empty() {

@@ -60,8 +60,7 @@ struct Inner {
 }
 
 struct Execution {
-    /// Of the action, and so of its outputs.
-    function: DigestFunction,
+    action: Digest,
     /// The lease whose completion was refused last, for lack of outputs or because it cannot be read.
     refused: Option<Position>,
 }
@@ -137,7 +136,7 @@ impl InFlightExecutions {
         let (scope, properties) = (submit.queue.scope.clone(), submit.properties.clone());
         let in_use = self.0.limits.take(Limit::Executions, &scope.tenant)?;
         // First, because a worker may report before the answer is here.
-        let entry = ExecutionEntry::new(self, submit.id, action.function, in_use);
+        let entry = ExecutionEntry::new(self, submit.id, *action, in_use);
         let begun = Begun { digest: may_join.then_some(*action), entry, properties, held };
         let mut submitted = Submitted { in_flight: self.clone(), scope, begun: Some(begun) };
         let refused = match self.0.handle.submit(submit).await.map_err(Problem::from) {
@@ -267,13 +266,18 @@ impl InFlightExecutions {
     }
 
     /// Whether what was in flight before this process started is known.
-    pub(super) fn is_loaded(&self) -> bool {
+    pub(crate) fn is_loaded(&self) -> bool {
         self.0.is_loaded.load(Ordering::Acquire)
     }
 
-    /// The digest function of an execution in flight.
+    /// The action of an execution in flight.
+    pub(crate) fn action_of(&self, task: TaskId) -> Option<Digest> {
+        self.executions().get(&task).map(|execution| execution.action)
+    }
+
+    /// The digest function of an execution in flight: of its action, and so of its outputs.
     pub(super) fn function_of(&self, task: TaskId) -> Option<DigestFunction> {
-        self.executions().get(&task).map(|execution| execution.function)
+        self.action_of(task).map(|action| action.function)
     }
 
     /// Notes that a completion under this lease was refused.
@@ -298,7 +302,7 @@ impl InFlightExecutions {
         self.executions().get(&task).is_some_and(|execution| execution.refused == Some(lease))
     }
 
-    pub(super) async fn load(&self, scope: &Scope) -> Result<(), Status> {
+    pub(crate) async fn load(&self, scope: &Scope) -> Result<(), Status> {
         let mut loaded = self.0.loaded.lock().await;
         let queue = QueueKey { scope: scope.clone(), name: Arc::from(EXECUTION_QUEUE) };
         // An instance without executions is not remembered, because a client may send any name.
@@ -325,7 +329,7 @@ impl InFlightExecutions {
                     let (pins, of) = (self.0.pins.clone(), scope.clone());
                     let held = async move { pins.again(&of, &action).await };
                     let in_use = self.0.limits.count(Limit::Executions, &scope.tenant);
-                    let entry = ExecutionEntry::new(self, view.task.id, action.function, in_use);
+                    let entry = ExecutionEntry::new(self, view.task.id, action, in_use);
                     self.keep(scope.clone(), digest, entry, view.task.properties.clone(), held);
                     self.0.instances.announce(scope);
                 }
@@ -368,10 +372,10 @@ impl ExecutionEntry {
     fn new(
         in_flight: &InFlightExecutions,
         task: TaskId,
-        function: DigestFunction,
+        action: Digest,
         in_use: Option<InUse>,
     ) -> ExecutionEntry {
-        in_flight.executions().insert(task, Execution { function, refused: None });
+        in_flight.executions().insert(task, Execution { action, refused: None });
         ExecutionEntry { in_flight: in_flight.clone(), task, _in_use: in_use }
     }
 }

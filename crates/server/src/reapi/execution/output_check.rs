@@ -16,8 +16,10 @@ use tonic::{Code as GrpcCode, Status};
 use super::outputs;
 use super::pins::PinGuard;
 use crate::convert::{Code, Problem};
+use crate::edge::auth::Caller;
 use crate::reapi::Executions;
 use crate::reapi::messages::ActionResult;
+use crate::reapi::store;
 
 /// The longest time from the receipt of a report to the end of its check. The next message of a stream waits for it, and the
 /// worker repeats the report.
@@ -29,6 +31,7 @@ impl Executions {
     /// Pins the outputs of an execution and checks that they are present. The guard keeps them until the report is decided.
     pub(crate) async fn check_outputs(
         &self,
+        caller: &Caller,
         report: &ReportCompletion,
         received_at: Instant,
     ) -> Result<Option<PinGuard>, Problem> {
@@ -54,12 +57,26 @@ impl Executions {
         if !names_outputs(&result) {
             return Ok(None);
         }
+        // A lease that is over makes nothing visible; and after a restart its holder may not be known.
+        let worker = match caller.worker_only() {
+            Some(identity) if self.is_live(report).await? => {
+                self.worker_access.note_lease(caller, lease);
+                Some(identity)
+            }
+            _ => None,
+        };
         let check = async {
-            let store = self.store(&lease.scope)?;
+            let store = self.store_for(caller, &lease.scope)?;
             let needed = outputs::needed(&store, &result, function).await?;
             // Pinned before the lookup, so that outputs that are found stay.
             let held = self.pins.pin(&store, &needed);
-            Ok::<_, Status>((held, store.missing(&needed).await?))
+            let missing = store.missing(&needed).await?;
+            if let Some(identity) = worker.filter(|_| missing.is_empty()) {
+                // Before the commit, so that nobody finds a result whose outputs cannot be read.
+                let promoted = self.worker_access.promote(identity, &store.tenant, &needed).await;
+                promoted.map_err(store::status)?;
+            }
+            Ok::<_, Status>((held, missing))
         };
         let checked = self.keep_alive(lease, timeout_at(received_at + MAX_CHECK, check)).await;
         let checked = checked
@@ -130,7 +147,7 @@ fn outputs_missing(missing: &[Digest]) -> Problem {
     Problem { digests, ..Problem::new(Code::OutputsMissing, detail) }
 }
 
-fn to_problem(status: Status) -> Problem {
+pub(crate) fn to_problem(status: Status) -> Problem {
     let message = status.message();
     match status.code() {
         GrpcCode::InvalidArgument => Problem::field("result", message),

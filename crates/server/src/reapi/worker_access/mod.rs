@@ -1,0 +1,296 @@
+//! What a caller that is nothing but a worker may do with the content of its tenants: read the inputs of the executions that it
+//! holds and what it uploaded itself, and upload while it holds a lease. Its uploads are in a staging area of its own until a
+//! report names them.
+//!
+//! The table of leases is kept in memory only. After a restart, a lease is known again when its worker registers or sends a
+//! heartbeat; until then a read that finds nothing is answered with UNAVAILABLE, and the worker repeats it.
+
+mod lease_table;
+mod named_digests;
+mod recent_uploads;
+mod watch;
+mod worker_blobs;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use authority::LeaseRef;
+use blobs::{Blobs, Digest, Error, Refusal, Tenant};
+use coordinator::Handle;
+use tonic::{Code, Status};
+
+use self::lease_table::{Holder, LeaseTable, UnreadLease, key_of};
+use self::recent_uploads::RecentUploads;
+use self::worker_blobs::WorkerBlobs;
+use super::concurrency::ConcurrencyLimits;
+use super::execution::{InFlightExecutions, inputs};
+use super::store::{self, Store};
+use crate::convert::Problem;
+use crate::edge::auth::{Caller, Identity};
+
+const NO_LEASE: &str = "a worker may upload only while it holds a lease of a task of this tenant, and this identity holds none: \
+                        lease a task first, or give the key the role builder";
+const NOT_YET: &str = "the server has restarted and does not know yet which workers hold its leases: register the worker or send a \
+                       heartbeat, and repeat the call";
+
+#[derive(Clone)]
+pub(crate) struct WorkerAccess(Arc<Inner>);
+
+struct Inner {
+    handle: Handle,
+    blobs: Arc<dyn Blobs>,
+    in_flight: InFlightExecutions,
+    limits: ConcurrencyLimits,
+    max_upload_bytes_per_lease: u64,
+    table: Mutex<LeaseTable>,
+    recent: Mutex<RecentUploads>,
+    /// The leases that were granted before this process started are known.
+    is_loaded: AtomicBool,
+}
+
+/// Which of some digests a holder may read in the view of its tenant.
+struct Readable {
+    hidden: Vec<Digest>,
+    /// Why the others could not be found readable; none if they are not.
+    refusal: Option<Error>,
+}
+
+impl WorkerAccess {
+    pub(super) fn new(
+        handle: Handle,
+        blobs: Arc<dyn Blobs>,
+        in_flight: InFlightExecutions,
+        limits: ConcurrencyLimits,
+        max_upload_bytes_per_lease: u64,
+    ) -> WorkerAccess {
+        WorkerAccess(Arc::new(Inner {
+            handle,
+            blobs,
+            in_flight,
+            limits,
+            max_upload_bytes_per_lease,
+            table: Mutex::default(),
+            recent: Mutex::default(),
+            is_loaded: AtomicBool::new(false),
+        }))
+    }
+
+    /// The content of a tenant as a worker identity may see it.
+    pub(super) fn restrict(&self, store: Store, identity: &Arc<str>) -> Store {
+        let holder = Holder { tenant: store.tenant.name().into(), identity: identity.clone() };
+        Store { blobs: Arc::new(WorkerBlobs::new(self.clone(), holder, &store.tenant)), ..store }
+    }
+
+    /// Notes that the caller holds a lease, which was granted to it or which it has extended.
+    pub(crate) fn note_lease(&self, caller: &Caller, lease: &LeaseRef) {
+        let Some(holder) = holder(caller, lease) else {
+            return self.table().claim(&lease.scope.tenant, &key_of(lease));
+        };
+        // A lease of an execution that is not known yet is found to be one when it is needed.
+        let is_execution = self.0.in_flight.action_of(lease.task).is_some() || !self.0.in_flight.is_loaded();
+        if !is_execution {
+            self.table().note_other(&holder, lease);
+        } else if self.table().watch(&holder, lease) {
+            self.watch_until_over(lease.clone());
+        }
+    }
+
+    /// Notes that a report of the caller ended a lease.
+    pub(crate) fn note_end(&self, caller: &Caller, lease: &LeaseRef) {
+        if let Some(holder) = holder(caller, lease) {
+            self.table().end_of(&holder, &key_of(lease));
+        }
+    }
+
+    /// Makes outputs that the holder uploaded visible to the tenant. Those that it did not upload are left alone.
+    pub(super) async fn promote(
+        &self,
+        identity: &Identity,
+        tenant: &Tenant,
+        digests: &[Digest],
+    ) -> Result<(), Error> {
+        let holder = Holder { tenant: tenant.name().into(), identity: identity.id().clone() };
+        let (blobs, staging_area) = (&self.0.blobs, tenant.staging_area(identity.id()));
+        let absent = blobs.find_missing(&staging_area, digests).await?;
+        let absent: std::collections::HashSet<_> = absent.into_iter().collect();
+        let staged: Vec<Digest> = digests.iter().filter(|digest| !absent.contains(digest)).copied().collect();
+        if staged.is_empty() {
+            return Ok(());
+        }
+        blobs.promote(&staging_area, tenant, &staged).await?;
+        self.recent().add(&holder, &staged);
+        Ok(())
+    }
+
+    /// Makes the outputs visible that the report of a task names which is no execution, such as the large output of a command.
+    pub(crate) async fn promote_named(
+        &self,
+        caller: &Caller,
+        lease: &LeaseRef,
+        report: &str,
+    ) -> Result<(), Problem> {
+        let Some(identity) = caller.worker_only() else { return Ok(()) };
+        let named = named_digests::find(report);
+        let is_execution = self.0.in_flight.action_of(lease.task).is_some();
+        if named.is_empty() || is_execution || !self.is_held(lease).await.unwrap_or(false) {
+            return Ok(());
+        }
+        let tenant =
+            super::tenant(&lease.scope).map_err(|status| Problem::field("tenant", status.message()))?;
+        match self.promote(identity, &tenant, &named).await {
+            // A blob that is gone since is missing for whoever reads the result.
+            Ok(()) | Err(Error::NotFound(_)) => Ok(()),
+            Err(error) => Err(super::execution::to_problem(store::status(error))),
+        }
+    }
+
+    /// Finds out which digests the holder may read, and for that the inputs of its leases.
+    async fn readable(&self, holder: &Holder, tenant: &Tenant, digests: &[Digest]) -> Readable {
+        let mut hidden = self.recent().not_uploaded(holder, digests);
+        hidden = self.table().not_readable(holder, &hidden);
+        let mut refusal = None;
+        if !hidden.is_empty() {
+            let unread = self.table().unread(holder);
+            for lease in unread {
+                if let Err(error) = self.find_inputs(tenant, &lease).await {
+                    refusal = Some(error);
+                }
+                hidden = self.table().not_readable(holder, &hidden);
+                if hidden.is_empty() {
+                    break;
+                }
+            }
+        }
+        if self.is_anything_unclaimed(holder) {
+            refusal = Some(Error::refused(Refusal::NotYet, NOT_YET));
+        }
+        Readable { hidden, refusal }
+    }
+
+    /// Finds the inputs of a lease: the action, its command, and the directories and files of its input root. Directories
+    /// that are missing are left out, with what is below them.
+    async fn find_inputs(&self, tenant: &Tenant, lease: &UnreadLease) -> Result<(), Error> {
+        let _finding = lease.finding.lock().await;
+        if !self.table().is_unread(&lease.key) {
+            return Ok(());
+        }
+        let found = self.inputs_of(tenant, lease).await.map_err(|status| refused(&status))?;
+        self.table().set_inputs(&lease.key, found.into());
+        Ok(())
+    }
+
+    async fn inputs_of(&self, tenant: &Tenant, lease: &UnreadLease) -> Result<Vec<Digest>, Status> {
+        let (_, task) = lease.key;
+        if self.0.in_flight.action_of(task).is_none() {
+            self.0.in_flight.load(&lease.scope).await?;
+        }
+        // Any other task names no inputs.
+        let Some(action) = self.0.in_flight.action_of(task) else { return Ok(Vec::new()) };
+        let (blobs, limits) = (self.0.blobs.clone(), self.0.limits.clone());
+        let store = Store { blobs, tenant: tenant.clone(), limits };
+        let permit = store.walk().await?;
+        let compute = store.limits.compute.clone();
+        // Decoding a large tree takes long, so it is not done where connections are served.
+        let runtime = tokio::runtime::Handle::current();
+        let walk = move || runtime.block_on(inputs::needed(&store, &permit, &action));
+        let mut found = compute.run(walk).await??;
+        found.sort_unstable();
+        found.dedup();
+        Ok(found)
+    }
+
+    /// Counts an upload for a lease of the holder.
+    async fn charge(&self, holder: &Holder, bytes: u64) -> Result<Charge, Error> {
+        self.find_held(holder).await?;
+        let max_bytes = self.0.max_upload_bytes_per_lease;
+        let mut table = self.table();
+        match table.charge(holder, bytes, max_bytes) {
+            Some(lease) => Ok(Charge { access: self.clone(), lease, bytes }),
+            None if !table.holds_any(holder) => Err(Error::refused(Refusal::Forbidden, NO_LEASE)),
+            None => {
+                let why = format!(
+                    "a worker may upload {max_bytes} bytes for each lease that it holds, and {bytes} more are too many: the \
+                     operator may raise execution.scheduler.max_upload_mib_per_lease"
+                );
+                Err(Error::refused(Refusal::OverLimit, &why))
+            }
+        }
+    }
+
+    /// Makes sure that a lease is known if one is held.
+    async fn find_held(&self, holder: &Holder) -> Result<(), Error> {
+        while !self.table().holds_any(holder) {
+            let Some(lease) = self.table().take_other(holder) else {
+                let is_unclaimed = self.is_anything_unclaimed(holder);
+                let (refusal, why) =
+                    if is_unclaimed { (Refusal::NotYet, NOT_YET) } else { (Refusal::Forbidden, NO_LEASE) };
+                return Err(Error::refused(refusal, why));
+            };
+            if self.is_held(&lease).await? && self.table().watch(holder, &lease) {
+                self.watch_until_over(lease);
+            }
+        }
+        Ok(())
+    }
+
+    async fn is_held(&self, lease: &LeaseRef) -> Result<bool, Error> {
+        let detail = self.0.handle.task(lease.scope.clone(), lease.task).await;
+        let detail = detail.map_err(|error| Error::refused(Refusal::NotYet, &error.to_string()))?;
+        let now = self.0.handle.now();
+        let current = detail.as_ref().and_then(|detail| detail.view.task.lease());
+        Ok(current
+            .is_some_and(|current| current.fencing_token == lease.fencing_token && !current.is_over(now)))
+    }
+
+    /// Whether a lease of the tenant may be the holder's although nobody has claimed it since the start.
+    fn is_anything_unclaimed(&self, holder: &Holder) -> bool {
+        !self.0.is_loaded.load(Ordering::Acquire) || self.table().has_unclaimed(&holder.tenant)
+    }
+
+    fn table(&self) -> MutexGuard<'_, LeaseTable> {
+        self.0.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn recent(&self) -> MutexGuard<'_, RecentUploads> {
+        self.0.recent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// An upload that counts for a lease. Dropped before it is kept, it does not count.
+struct Charge {
+    access: WorkerAccess,
+    lease: lease_table::LeaseKey,
+    bytes: u64,
+}
+
+impl Charge {
+    /// The upload has become a blob.
+    fn keep(mut self, bytes: u64) {
+        self.bytes = self.bytes.saturating_sub(bytes);
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        if self.bytes > 0 {
+            self.access.table().refund(&self.lease, self.bytes);
+        }
+    }
+}
+
+/// The holder of a lease, if its content is restricted.
+fn holder(caller: &Caller, lease: &LeaseRef) -> Option<Holder> {
+    let identity = caller.worker_only()?;
+    Some(Holder { tenant: lease.scope.tenant.clone(), identity: identity.id().clone() })
+}
+
+/// Why the inputs of a lease could not be found.
+fn refused(status: &Status) -> Error {
+    let refusal = match status.code() {
+        Code::ResourceExhausted => Refusal::OverLimit,
+        Code::Unavailable => Refusal::NotYet,
+        _ => Refusal::Unreadable,
+    };
+    let why = format!("the inputs of a lease of this worker could not be found: {}", status.message());
+    Error::refused(refusal, &why)
+}
