@@ -22,7 +22,8 @@ fn a_staged_blob_is_seen_by_its_tenant_when_it_is_promoted_also_after_a_restart(
     let before = store.usage();
     store.promote(&area, &tenant, &staged).unwrap();
     store.promote(&area, &tenant, &staged).unwrap();
-    for store in [store, open_again(root.path())] {
+    let copy = tempfile::tempdir().unwrap();
+    for store in [store, open_copy(root.path(), copy.path())] {
         assert!(store.find_missing(&tenant, &staged).is_empty());
         assert_eq!(store.find_missing(&tenant, &[hidden]), [hidden]);
         assert_eq!(get(&store, &staged[1]).unwrap(), content(2, LARGE_BYTES));
@@ -33,11 +34,10 @@ fn a_staged_blob_is_seen_by_its_tenant_when_it_is_promoted_also_after_a_restart(
 }
 
 /// The store of a process that ended without a word.
-fn open_again(root: &std::path::Path) -> Store {
-    let copy = tempfile::tempdir().unwrap().keep();
-    let copied = std::process::Command::new("cp").arg("-a").arg(root.join(".")).arg(&copy).status().unwrap();
+fn open_copy(root: &std::path::Path, copy: &std::path::Path) -> Store {
+    let copied = std::process::Command::new("cp").arg("-a").arg(root.join(".")).arg(copy).status().unwrap();
     assert!(copied.success());
-    Store::open(&copy, options()).unwrap()
+    open(copy)
 }
 
 #[test]

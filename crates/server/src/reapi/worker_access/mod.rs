@@ -1,6 +1,6 @@
-//! What a caller that is nothing but a worker may do with the content of its tenants: read the inputs of the executions that it
-//! holds and what it uploaded itself, and upload while it holds a lease. Its uploads are in a staging area of its own until a
-//! report names them.
+//! Access of callers that are nothing but workers to the content of their tenants. They read the inputs of the executions that
+//! they hold and what they uploaded themselves, and they upload while they hold a lease. Uploads are in a staging area of the
+//! uploader until a report names them.
 //!
 //! The table of leases is kept in memory only. After a restart, a lease is known again when its worker registers or sends a
 //! heartbeat; until then a read that finds nothing is answered with UNAVAILABLE, and the worker repeats it.
