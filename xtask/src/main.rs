@@ -7,6 +7,7 @@ mod advisories;
 mod chaos;
 mod check;
 mod docs;
+mod fuzz;
 mod lock_file;
 mod sbom;
 mod sim;
@@ -46,6 +47,11 @@ enum Command {
     ///
     /// `test` runs two thousand of them. For a seed that fails, every event is printed.
     Sim(sim::Args),
+    /// Fuzz the decoders of everything that comes from outside or from a disk, for a time each.
+    ///
+    /// Uses `cargo fuzz` with a nightly toolchain if both are installed, and else mutates the corpus in a build with
+    /// optimization and assertions. `test` runs every target over its corpus.
+    Fuzz(fuzz::Args),
     /// Print a software bill of materials: every crate of Cargo.lock, in CycloneDX JSON.
     Sbom,
     /// Write the tables of docs/guarantees.md from docs/guarantees.toml and the names of the tests.
@@ -59,6 +65,7 @@ const EXAMPLES: &str = "Examples:
   cargo xtask check                     while you work
   cargo xtask sim --seeds 100000        many histories, about an hour
   cargo xtask sim --seeds 1 --from 7    repeat one history
+  cargo xtask fuzz --seconds 60         every decoder, a minute each
   cargo xtask sbom > sbom.json          what the binary is made of
   cargo xtask chaos --scenario kill     one scenario, in its long form
   cargo xtask chaos --kills 20          fewer SIGKILLs in each scenario than its 100
@@ -71,6 +78,7 @@ fn main() -> ExitCode {
         Command::Check => check::run(&root),
         Command::Chaos(args) => chaos::run(&root, &args),
         Command::Sim(args) => sim::run(&root, &args),
+        Command::Fuzz(args) => fuzz::run(&root, &args),
         Command::Sbom => sbom::run(&root),
         Command::Guarantees => tidy::write_guarantees(&root),
         Command::Docs => docs::run(&root),

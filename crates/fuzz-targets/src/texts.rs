@@ -1,17 +1,9 @@
 //! Texts that clients send: ids, tokens, names and JSON.
 
+use serde_json::Value;
 use server::fuzzing;
 
-/// Bytes that are no UTF-8 never reach these decoders.
-fn with_text(input: &[u8], decode: fn(&str)) {
-    if let Ok(text) = std::str::from_utf8(input) {
-        decode(text);
-    }
-}
-
-fn seeds<const N: usize>(texts: [&str; N]) -> Vec<Vec<u8>> {
-    texts.iter().map(|text| text.as_bytes().to_vec()).collect()
-}
+use crate::seeds::{texts as seeds, with_text};
 
 pub(crate) fn lease_id(input: &[u8]) {
     with_text(input, fuzzing::lease_id);
@@ -58,8 +50,25 @@ pub(crate) fn json_request(input: &[u8]) {
 
 pub(crate) fn strict_json(input: &[u8]) {
     const MAX_DEPTH: usize = 64;
-    let _ = wire::strict_json::check(input, MAX_DEPTH);
-    let _ = wire::strict_json::canonical(input);
+    if wire::strict_json::check(input, MAX_DEPTH).is_ok() {
+        assert!(serde_json::from_slice::<Value>(input).is_ok(), "what is strict is JSON");
+    }
+    let Ok(canonical) = wire::strict_json::canonical(input) else { return };
+    let Ok(value) = serde_json::from_slice::<Value>(input) else { return };
+    if !has_float(&value) {
+        let again = serde_json::to_vec(&value).ok().and_then(|text| wire::strict_json::canonical(&text).ok());
+        assert_eq!(again, Some(canonical), "there is one canonical form");
+    }
+}
+
+/// A float can be written in a way that is read as its neighbor.
+fn has_float(value: &Value) -> bool {
+    match value {
+        Value::Number(number) => number.is_f64(),
+        Value::Array(list) => list.iter().any(has_float),
+        Value::Object(members) => members.values().any(has_float),
+        Value::Null | Value::Bool(_) | Value::String(_) => false,
+    }
 }
 
 pub(crate) fn json_requests() -> Vec<Vec<u8>> {

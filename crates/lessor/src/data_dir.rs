@@ -64,7 +64,7 @@ pub(crate) fn read_lease_key(data: &Path) -> Result<[u8; LEASE_KEY_BYTES]> {
 }
 
 /// Earlier versions wrote the key without a checksum.
-fn parse_lease_key(bytes: &[u8]) -> Option<[u8; LEASE_KEY_BYTES]> {
+pub(crate) fn parse_lease_key(bytes: &[u8]) -> Option<[u8; LEASE_KEY_BYTES]> {
     let checked = || files::verify_checksum(bytes).and_then(|key| key.try_into().ok());
     bytes.try_into().ok().or_else(checked)
 }

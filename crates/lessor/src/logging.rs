@@ -38,7 +38,7 @@ fn targets(default_level: LevelFilter) -> Targets {
 }
 
 /// A level for everything, levels of modules, or both, separated by commas.
-fn parse(given: &str, default_level: LevelFilter) -> Result<Targets, String> {
+pub(crate) fn parse(given: &str, default_level: LevelFilter) -> Result<Targets, String> {
     let directives: Vec<_> = given.split(',').map(str::trim).filter(|part| !part.is_empty()).collect();
     if directives.is_empty() {
         return Ok(Targets::new().with_default(default_level));

@@ -32,7 +32,7 @@ impl From<Lease> for Assignment {
             queue: lease.queue,
             attempt: lease.attempt,
             payload: lease.payload,
-            heartbeat_interval: Duration::from_millis(lease.heartbeat_interval_ms),
+            heartbeat_interval: heartbeat_interval(lease.heartbeat_interval_ms),
             fencing_token: lease.fencing_token,
             deadline: lease.deadline,
             timeout: lease.timeout_ms.map(Duration::from_millis),
@@ -43,7 +43,6 @@ impl From<Lease> for Assignment {
 
 impl From<TaskEnvelope> for Assignment {
     fn from(mut envelope: TaskEnvelope) -> Assignment {
-        let interval = Duration::from_millis(envelope.heartbeat_interval_ms);
         let context = envelope.take_context();
         Assignment {
             lease_id: envelope.dispatch_id,
@@ -51,12 +50,30 @@ impl From<TaskEnvelope> for Assignment {
             queue: envelope.queue.or_else(|| context.task_key.clone()).unwrap_or_default(),
             attempt: envelope.attempt,
             payload: envelope.payload,
-            heartbeat_interval: interval.max(MIN_HEARTBEAT_INTERVAL),
+            heartbeat_interval: heartbeat_interval(envelope.heartbeat_interval_ms),
             fencing_token: envelope.fencing_token,
             deadline: envelope.deadline,
             timeout: None,
             context,
             partial_progress: envelope.partial_progress,
         }
+    }
+}
+
+fn heartbeat_interval(ms: u64) -> Duration {
+    Duration::from_millis(ms).max(MIN_HEARTBEAT_INTERVAL)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A lease with an interval of zero had its worker send heartbeats without a pause.
+    #[test]
+    fn a_lease_without_an_interval_gets_heartbeats_at_a_distance() {
+        let lease = r#"{"leaseId":"l","taskId":"t","attempt":1,"queue":"q","payload":1,"fencingToken":1,
+            "grantedAt":"2026-01-31T12:00:00Z","expiresAt":"2026-01-31T12:01:00Z","heartbeatIntervalMs":0}"#;
+        let lease: Lease = serde_json::from_str(lease).unwrap();
+        assert_eq!(Assignment::from(lease).heartbeat_interval, MIN_HEARTBEAT_INTERVAL);
     }
 }

@@ -30,6 +30,8 @@ mod contract;
 mod dispatches;
 mod error;
 mod failure;
+#[doc(hidden)]
+pub mod fuzzing;
 mod handler;
 mod heartbeater;
 mod ids;

@@ -21,7 +21,12 @@ pub(crate) fn verify(secrets: &[Vec<u8>], header: &[u8], body: &[u8]) -> Result<
     verify_at(now.as_secs(), secrets, header, body)
 }
 
-fn verify_at(now_s: u64, secrets: &[Vec<u8>], header: &[u8], body: &[u8]) -> Result<(), &'static str> {
+pub(crate) fn verify_at(
+    now_s: u64,
+    secrets: &[Vec<u8>],
+    header: &[u8],
+    body: &[u8],
+) -> Result<(), &'static str> {
     let malformed = "the signature is malformed";
     let header = std::str::from_utf8(header).map_err(|_| malformed)?;
     let (time, signature) = header.split_once(',').ok_or(malformed)?;

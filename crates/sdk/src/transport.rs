@@ -223,8 +223,7 @@ impl Request {
 }
 
 impl Answer {
-    #[cfg(test)]
-    pub fn new(status: u16, body: Vec<u8>) -> Answer {
+    pub(crate) fn new(status: u16, body: Vec<u8>) -> Answer {
         Answer { status, body, url: String::new() }
     }
 
@@ -332,7 +331,7 @@ async fn receive(mut response: Response<Incoming>, url: &str) -> Result<Answer, 
     Ok(Answer { status, body, url })
 }
 
-fn parse_retry_after(value: &HeaderValue) -> Option<Duration> {
+pub(crate) fn parse_retry_after(value: &HeaderValue) -> Option<Duration> {
     value.to_str().ok()?.parse().ok().map(Duration::from_secs)
 }
 

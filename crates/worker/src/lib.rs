@@ -13,6 +13,8 @@ pub mod dirfd;
 mod disk;
 mod error;
 pub mod executors;
+#[doc(hidden)]
+pub mod fuzzing;
 mod inputs;
 mod local_cas;
 mod outputs;

@@ -61,7 +61,23 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("fake-disk", &["disk"]),
     ("simulator", &["authority", "disk", "ledger", "history", "coordinator", "auditor", "fake-disk"]),
     ("chaos", &["authority", "ledger", "history", "coordinator", "contract-clients", "wire", "auditor"]),
-    ("fuzz-targets", &["authority", "ledger", "blobs", "server", "wire", "fake-disk"]),
+    (
+        "fuzz-targets",
+        &[
+            "authority",
+            "ledger",
+            "coordinator",
+            "blobs",
+            "execution",
+            "files",
+            "server",
+            "wire",
+            "worker",
+            "lessor",
+            "lessor-sdk",
+            "fake-disk",
+        ],
+    ),
     ("xtask", &[]),
 ];
 

@@ -1,7 +1,7 @@
 //! The commands that talk to a running server over its public contract. They know nothing that any other client
 //! could not know, and decide nothing: one command to a file, each a request and a way to show its answer.
 
-mod backoff;
+pub(crate) mod backoff;
 pub(crate) mod connection;
 pub(crate) mod duration;
 mod error;

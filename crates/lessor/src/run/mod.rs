@@ -15,7 +15,7 @@ mod options;
 mod outputs;
 mod progress;
 mod remote;
-mod selection;
+pub(crate) mod selection;
 mod upload;
 
 use std::process::ExitCode;

@@ -11,16 +11,16 @@ use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use super::options::{Options, Plan};
 
 #[derive(Default)]
-pub(super) struct Selection {
+pub(crate) struct Selection {
     /// Paths that are left out: what an earlier run wrote must not make the command another one.
-    outputs: HashSet<PathBuf>,
-    exclude: Option<Gitignore>,
-    gitignore: bool,
+    pub outputs: HashSet<PathBuf>,
+    pub exclude: Option<Gitignore>,
+    pub gitignore: bool,
 }
 
 /// The `.gitignore` files of a directory and its parents, from the top.
 #[derive(Clone, Default)]
-pub(super) struct Patterns(Vec<Arc<Gitignore>>);
+pub(crate) struct Patterns(Vec<Arc<Gitignore>>);
 
 impl Selection {
     pub(super) fn new(options: &Options, plan: &Plan) -> Selection {
@@ -29,7 +29,7 @@ impl Selection {
     }
 
     /// The patterns for the entries of a directory.
-    pub(super) fn enter(&self, directory: &Path, mut patterns: Patterns) -> Patterns {
+    pub(crate) fn enter(&self, directory: &Path, mut patterns: Patterns) -> Patterns {
         let file = directory.join(".gitignore");
         if self.gitignore && file.is_file() {
             let mut builder = GitignoreBuilder::new(directory);
@@ -44,7 +44,7 @@ impl Selection {
         self.outputs.contains(path)
     }
 
-    pub(super) fn excludes(&self, path: &Path, is_dir: bool, patterns: &Patterns) -> bool {
+    pub(crate) fn excludes(&self, path: &Path, is_dir: bool, patterns: &Patterns) -> bool {
         let is_excluded =
             self.exclude.as_ref().is_some_and(|exclude| exclude.matched(path, is_dir).is_ignore());
         if is_excluded || (self.gitignore && path.ends_with(".git")) {

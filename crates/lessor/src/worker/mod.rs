@@ -5,7 +5,7 @@ mod daemon;
 mod embedded;
 mod embedded_dir;
 mod execute;
-mod file;
+pub(crate) mod file;
 mod instance_watch;
 mod instances;
 mod metrics;

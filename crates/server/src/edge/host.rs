@@ -8,7 +8,7 @@ use axum::http::header;
 
 use crate::convert::{Code, Problem};
 
-pub(super) fn check(request: &Request, allowed_hosts: &[String]) -> Result<(), Problem> {
+pub(crate) fn check(request: &Request, allowed_hosts: &[String]) -> Result<(), Problem> {
     let authority = request.uri().authority().map(|authority| authority.as_str().as_bytes());
     let headers = request.headers().get_all(header::HOST).iter().map(|host| host.as_bytes());
     let is_allowed = |host: &[u8]| {

@@ -10,7 +10,7 @@ mod connections;
 pub(crate) mod fallback;
 pub(crate) mod grpc_guard;
 mod guarded_io;
-mod host;
+pub(crate) mod host;
 pub(crate) mod json;
 pub(crate) mod jwt;
 pub(crate) mod limits;

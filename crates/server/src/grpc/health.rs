@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use axum::middleware::map_response;
 use coordinator::engine::DiskSpace;
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
@@ -17,13 +18,15 @@ use tonic_reflection::server::Builder;
 use wire::grpc::FILE_DESCRIPTOR_SET;
 
 use super::MAX_QUESTION_BYTES;
+use super::sender_faults::blame_sender;
 use crate::app::App;
 
 /// Adds both services to the routes.
 pub(super) fn routes(router: Router<App>, app: &App, services: Vec<&'static str>) -> Router<App> {
     let health = HealthServer::new(Serving { app: app.clone(), services: services.into() })
         .max_decoding_message_size(MAX_QUESTION_BYTES);
-    let router = router.route_service("/grpc.health.v1.Health/{*call}", health);
+    let health = Router::new().route_service("/grpc.health.v1.Health/{*call}", health);
+    let router = router.merge(health.layer(map_response(blame_sender)));
     let described = || {
         Builder::configure()
             .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)

@@ -10,6 +10,7 @@ mod reference;
 mod register;
 mod report;
 mod scheduler;
+mod sender_faults;
 mod service;
 mod session;
 mod submit;

@@ -72,7 +72,7 @@ async fn parse_push_target(
 }
 
 /// All but the push target, which the server's own settings have a say in.
-fn parse(config: &wire::QueueConfig) -> Result<QueueConfig, Problem> {
+pub(crate) fn parse(config: &wire::QueueConfig) -> Result<QueueConfig, Problem> {
     let lease_ms = match (config.lease_ms, config.heartbeat_timeout_ms) {
         (Some(lease_ms), Some(timeout_ms)) if lease_ms != timeout_ms => {
             let what = format!("is another name of leaseMs, but {timeout_ms} is not {lease_ms}");

@@ -17,7 +17,7 @@ const PAGE_BYTES: usize = 2 * 1_024 * 1_024;
 const SKIP_SEPARATOR: char = '.';
 
 #[derive(Default)]
-pub(super) struct Start {
+pub(crate) struct Start {
     pub after: Option<(Arc<str>, Position)>,
     /// How many operations of the first task earlier pages listed.
     skipped: usize,
@@ -25,7 +25,7 @@ pub(super) struct Start {
 
 impl Start {
     /// None for a token of another list.
-    pub(super) fn parse(token: &str, tokens: &PageTokens, list: List<'_>) -> Option<Start> {
+    pub(crate) fn parse(token: &str, tokens: &PageTokens, list: List<'_>) -> Option<Start> {
         let (offset, skipped) = match token.split_once(SKIP_SEPARATOR) {
             Some((offset, skipped)) => (offset, skipped.parse().ok()?),
             None => (token, 0),
@@ -64,7 +64,7 @@ pub(super) fn operations(tasks: &[TaskView], start: &Start) -> (Vec<Operation>, 
     (page, None)
 }
 
-pub(super) fn token(start: &Start, tokens: &PageTokens, list: List<'_>) -> String {
+pub(crate) fn token(start: &Start, tokens: &PageTokens, list: List<'_>) -> String {
     match &start.after {
         None => String::new(),
         Some(after) if start.skipped == 0 => tokens.make(list, after),

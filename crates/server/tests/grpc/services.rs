@@ -10,6 +10,7 @@ use tonic::{Code, Streaming};
 use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_client::HealthClient;
 use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
+use tonic_prost::ProstCodec;
 use tonic_reflection::pb::{v1, v1alpha};
 use wire::grpc::UnregisterWorkerRequest;
 
@@ -36,6 +37,23 @@ async fn health_tells_serving_and_not_serving_while_draining() {
     served.begin_stop();
     assert_eq!(in_time(watch.next()).await.unwrap().unwrap().status(), ServingStatus::NotServing);
     assert!(in_time(watch.next()).await.is_none());
+    in_time(served.stop()).await;
+}
+
+/// The library of the service answered INTERNAL, as if the server were broken.
+#[tokio::test]
+async fn i1_a_malformed_question_about_health_is_the_fault_of_its_sender() {
+    let served = Served::start().await;
+    let mut client = tonic::client::Grpc::new(served.channel().await);
+    for call in ["Check", "Watch"] {
+        // A number where the name of a service is expected.
+        let malformed = prost_types::Duration { seconds: 5, nanos: 0 };
+        client.ready().await.unwrap();
+        let codec = ProstCodec::<prost_types::Duration, HealthCheckResponse>::default();
+        let path = format!("/grpc.health.v1.Health/{call}").parse().unwrap();
+        let refused = client.server_streaming(tonic::Request::new(malformed), path, codec).await.unwrap_err();
+        assert_eq!(refused.code(), Code::InvalidArgument, "{call}: {refused}");
+    }
     in_time(served.stop()).await;
 }
 

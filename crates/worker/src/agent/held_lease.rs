@@ -16,11 +16,13 @@ const RESEND_DELAY: Duration = Duration::from_secs(1);
 /// Longest time between heartbeats of a lease. Cancellations come with their answers, so a worker sends far more than
 /// the lease needs; the coordinator records only what the lease needs.
 const MAX_HEARTBEAT_INTERVAL: Duration = Duration::from_secs(2);
+/// Shortest time between heartbeats, whatever the coordinator asks for.
+pub(super) const MIN_HEARTBEAT_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Largest report. The coordinator takes results of at most this size, and errors are far smaller.
 const MAX_REPORT_BYTES: usize = 1024 * 1024;
 
-pub(super) struct HeldLease {
+pub(crate) struct HeldLease {
     pub task_id: String,
     pub clock: LeaseClock,
     pub heartbeat_interval: Duration,
@@ -36,7 +38,7 @@ pub(super) struct HeldLease {
 
 /// The state of a message that needs an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum SendState {
+pub(crate) enum SendState {
     DueAt(Duration),
     InFlight,
     Answered,
@@ -63,7 +65,7 @@ impl SendState {
 }
 
 impl HeldLease {
-    pub(super) fn new(
+    pub(crate) fn new(
         task: &LeasedTask,
         slot: Option<SlotGuard>,
         now: Duration,
@@ -76,7 +78,7 @@ impl HeldLease {
             heartbeat_interval: interval
                 .filter(|interval| !interval.is_zero())
                 .unwrap_or(default_interval)
-                .min(MAX_HEARTBEAT_INTERVAL),
+                .clamp(MIN_HEARTBEAT_INTERVAL, MAX_HEARTBEAT_INTERVAL),
             permit: Permit::new(slot),
             start: SendState::NOW,
             report: None,
@@ -153,5 +155,14 @@ mod tests {
         assert_eq!(interval(30), MAX_HEARTBEAT_INTERVAL);
         assert_eq!(interval(0), MAX_HEARTBEAT_INTERVAL);
         assert_eq!(interval(1), Duration::from_secs(1));
+    }
+
+    /// An interval of a nanosecond had the worker send heartbeats without a pause.
+    #[test]
+    fn heartbeats_have_a_distance_whatever_the_coordinator_asks_for() {
+        let heartbeat_interval = Some(prost_types::Duration { seconds: 0, nanos: 1 });
+        let task = LeasedTask { heartbeat_interval, ..LeasedTask::default() };
+        let held = HeldLease::new(&task, None, Duration::ZERO, Duration::from_secs(30));
+        assert_eq!(held.heartbeat_interval, MIN_HEARTBEAT_INTERVAL);
     }
 }

@@ -16,7 +16,7 @@ use wire::grpc::{
     WorkRequest, WorkResponse, WorkerState, WorkerStats,
 };
 
-use super::held_lease::{HeldLease, SendState};
+use super::held_lease::{HeldLease, MIN_HEARTBEAT_INTERVAL, SendState};
 use super::pool::{Fit, PoolHandle};
 use super::resources::Resources;
 use crate::{Config, Outcome, Permit};
@@ -81,7 +81,8 @@ impl LeaseTable {
     pub(super) fn on_connected(&mut self, welcome: &RegisterWorkerResponse, known: Vec<LeaseStatus>) {
         let interval = welcome.heartbeat_interval.and_then(|interval| Duration::try_from(interval).ok());
         let interval = interval.filter(|interval| !interval.is_zero());
-        self.interval = interval.unwrap_or(self.max_interval).min(self.max_interval);
+        self.interval =
+            interval.unwrap_or(self.max_interval).max(MIN_HEARTBEAT_INTERVAL).min(self.max_interval);
         self.sent.clear();
         self.unanswered_heartbeats.clear();
         self.last_heartbeat_at = None;

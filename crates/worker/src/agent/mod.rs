@@ -6,7 +6,7 @@
 
 mod connection;
 mod health;
-mod held_lease;
+pub(crate) mod held_lease;
 mod lease_table;
 mod pool;
 mod reconnecting_stream;

@@ -15,7 +15,7 @@ pub struct Resources {
 
 impl Resources {
     /// Parses a task's `resources`. Unknown fields are for others.
-    pub(super) fn parse(json: &[u8]) -> Result<Resources, Failure> {
+    pub(crate) fn parse(json: &[u8]) -> Result<Resources, Failure> {
         if json.is_empty() {
             return Ok(Resources::default());
         }
@@ -25,7 +25,7 @@ impl Resources {
         if asked.cpu_cores >= 0.0 { Ok(asked) } else { Err(bad(format!("cpuCores is {}", asked.cpu_cores))) }
     }
 
-    pub(super) fn plus(&self, other: &Resources) -> Resources {
+    pub(crate) fn plus(&self, other: &Resources) -> Resources {
         Resources {
             cpu_cores: self.cpu_cores + other.cpu_cores,
             memory_bytes: self.memory_bytes.saturating_add(other.memory_bytes),

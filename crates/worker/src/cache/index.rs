@@ -115,13 +115,13 @@ impl Index {
 }
 
 /// The path of a content below the cache's directory.
-pub(super) fn file_name(key: &Key) -> String {
+pub(crate) fn file_name(key: &Key) -> String {
     let Digest { function, hash, size } = &key.digest;
     let variant = if key.is_executable { "x" } else { "r" };
     format!("{:02x}/{hash}.{size}.{}.{variant}", hash.0[0], function.name())
 }
 
-fn key(name: &str) -> Option<Key> {
+pub(crate) fn key(name: &str) -> Option<Key> {
     let mut parts = name.split('.');
     let (hash, size) = (parts.next()?, parts.next()?);
     let function = DigestFunction::from_name(parts.next()?)?;

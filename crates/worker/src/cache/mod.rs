@@ -6,7 +6,7 @@
 //! The least recently used files are evicted.
 
 mod corruption_log;
-mod index;
+pub(crate) mod index;
 pub(crate) mod verify;
 
 use std::fs::{self, File};

@@ -5,7 +5,7 @@
 //! policy decides whether the command is tried again.
 
 mod output;
-mod payload;
+pub(crate) mod payload;
 
 use std::fs::File;
 use std::sync::Arc;

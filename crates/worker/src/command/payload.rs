@@ -12,7 +12,7 @@ const EXAMPLE: &str = r#"{"command":["cc","-c","a.c"],"env":{"LANG":"C"},"timeou
 
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(super) struct Payload {
+pub(crate) struct Payload {
     /// The program and its arguments; no shell is between.
     pub command: Vec<String>,
     #[serde(default)]
@@ -25,7 +25,7 @@ pub(super) struct Payload {
 }
 
 impl Payload {
-    pub(super) fn decode(json: &[u8]) -> Result<Payload, Failure> {
+    pub(crate) fn decode(json: &[u8]) -> Result<Payload, Failure> {
         let bad = |what: String| Failure::invalid_payload(format!("the payload is no command: {what}"));
         let payload: Payload = serde_json::from_slice(json)
             .map_err(|error| bad(format!("{error}; it is an object such as {EXAMPLE}")))?;

@@ -1,6 +1,6 @@
 //! The executors of commands, one file each.
 
-mod cgroups;
+pub(crate) mod cgroups;
 mod confine;
 mod docker;
 mod host;
@@ -14,7 +14,7 @@ mod process_group;
 mod sandbox;
 mod scratch;
 mod starter;
-mod users;
+pub(crate) mod users;
 
 use std::fs::File;
 use std::ops::AddAssign;

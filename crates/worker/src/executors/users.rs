@@ -11,7 +11,7 @@ use crate::Failure;
 use crate::inputs::blocking;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct User {
+pub(crate) struct User {
     pub id: u32,
     pub group: u32,
 }
@@ -25,7 +25,7 @@ impl User {
         })
     }
 
-    fn parse(named: &str, users: &str) -> Option<User> {
+    pub(crate) fn parse(named: &str, users: &str) -> Option<User> {
         if let Some((id, group)) = named.split_once(':') {
             return Some(User { id: id.parse().ok()?, group: group.parse().ok()? });
         }

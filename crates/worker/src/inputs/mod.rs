@@ -8,7 +8,7 @@ mod fetch;
 mod layout;
 pub(crate) mod message_cache;
 mod survey;
-mod tree;
+pub(crate) mod tree;
 mod workspace_cache;
 
 use std::path::Path;

@@ -10,7 +10,7 @@ use crate::Failure;
 use crate::cache::Key;
 
 #[derive(Debug)]
-pub(super) struct Tree {
+pub(crate) struct Tree {
     root: Digest,
     directories: HashMap<Digest, Arc<Directory>>,
     files: Vec<Key>,
@@ -18,37 +18,37 @@ pub(super) struct Tree {
 }
 
 impl Tree {
-    pub(super) fn root_digest(&self) -> &Digest {
+    pub(crate) fn root_digest(&self) -> &Digest {
         &self.root
     }
 
     /// Files, directories and links, each counted on every path to it.
-    pub(super) fn entries(&self) -> u64 {
+    pub(crate) fn entries(&self) -> u64 {
         self.entries
     }
 
-    pub(super) fn root(&self) -> Option<&Arc<Directory>> {
+    pub(crate) fn root(&self) -> Option<&Arc<Directory>> {
         self.directories.get(&self.root)
     }
 
-    pub(super) fn directory(&self, digest: &Digest) -> Option<&Arc<Directory>> {
+    pub(crate) fn directory(&self, digest: &Digest) -> Option<&Arc<Directory>> {
         self.directories.get(digest)
     }
 
     /// The contents of all files, sorted, once each.
-    pub(super) fn files(&self) -> &[Key] {
+    pub(crate) fn files(&self) -> &[Key] {
         &self.files
     }
 
     /// The name of a file with this content, for error messages.
-    pub(super) fn name_of(&self, key: &Key) -> Option<&str> {
+    pub(crate) fn name_of(&self, key: &Key) -> Option<&str> {
         let mut files = self.directories.values().flat_map(|directory| &directory.files);
         files.find(|file| Key::from(*file) == *key).map(|file| file.name.as_str())
     }
 }
 
 /// Collects the directories of a tree, and checks its links. The limits are those of every tree.
-pub(super) struct TreeBuilder {
+pub(crate) struct TreeBuilder {
     root: Digest,
     reader: TreeReader,
     directories: HashMap<Digest, Arc<Directory>>,
@@ -58,19 +58,19 @@ pub(super) struct TreeBuilder {
 }
 
 impl TreeBuilder {
-    pub(super) fn new(root: Digest, allow_absolute_symlinks: bool) -> TreeBuilder {
+    pub(crate) fn new(root: Digest, allow_absolute_symlinks: bool) -> TreeBuilder {
         let reader = TreeReader::new(root);
         TreeBuilder { root, reader, directories: HashMap::new(), depth: 0, allow_absolute_symlinks }
     }
 
     /// The directories to add next; none when the tree is complete.
-    pub(super) fn next_level(&mut self) -> Result<Option<Vec<Digest>>, Failure> {
+    pub(crate) fn next_level(&mut self) -> Result<Option<Vec<Digest>>, Failure> {
         let Some((depth, level)) = self.reader.next_level()? else { return Ok(None) };
         self.depth = depth;
         Ok(Some(level))
     }
 
-    pub(super) fn add(&mut self, digest: Digest, directory: Arc<Directory>) -> Result<(), Failure> {
+    pub(crate) fn add(&mut self, digest: Digest, directory: Arc<Directory>) -> Result<(), Failure> {
         let leaves = |(_, target): &&(String, String)| !stays_within(target, self.depth);
         if !self.allow_absolute_symlinks
             && let Some((name, target)) = directory.symlinks.iter().find(leaves)
@@ -83,7 +83,7 @@ impl TreeBuilder {
         Ok(())
     }
 
-    pub(super) fn finish(self) -> Result<Tree, Failure> {
+    pub(crate) fn finish(self) -> Result<Tree, Failure> {
         let (_, entries) = self.reader.finish()?;
         let files = self.directories.values().flat_map(|directory| &directory.files);
         let mut files: Vec<Key> = files.map(Key::from).collect();

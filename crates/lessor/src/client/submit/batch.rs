@@ -66,9 +66,9 @@ async fn submit(client: &Client, chunk: &Chunk) -> Result<Vec<Box<RawValue>>> {
 
 /// The tasks of one request, each with the number of its line.
 #[derive(Default)]
-struct Chunk {
-    tasks: Vec<SubmitTask>,
-    lines: Vec<usize>,
+pub(crate) struct Chunk {
+    pub tasks: Vec<SubmitTask>,
+    pub lines: Vec<usize>,
     bytes: usize,
 }
 
@@ -79,10 +79,10 @@ impl Chunk {
     }
 }
 
-struct Lines {
-    name: String,
-    from: Box<dyn BufRead>,
-    number: usize,
+pub(crate) struct Lines {
+    pub name: String,
+    pub from: Box<dyn BufRead>,
+    pub number: usize,
 }
 
 impl Lines {
@@ -97,7 +97,7 @@ impl Lines {
     }
 
     /// The next tasks, none at the end. Blank lines are passed over.
-    fn next_chunk(&mut self) -> Result<Chunk> {
+    pub(crate) fn next_chunk(&mut self) -> Result<Chunk> {
         let mut chunk = Chunk::default();
         let mut line = String::new();
         while chunk.tasks.len() < MAX_BATCH_TASKS && chunk.bytes < MAX_REQUEST_BYTES {

@@ -1,8 +1,8 @@
 //! `lessor submit`: one task from the command line, or many from a file.
 
-mod batch;
+pub(crate) mod batch;
 mod dedup;
-mod payload;
+pub(crate) mod payload;
 mod wait;
 
 use std::collections::BTreeMap;

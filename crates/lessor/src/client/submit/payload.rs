@@ -8,7 +8,7 @@ use wire::Json;
 use crate::client::Error;
 
 #[derive(Clone, Debug)]
-pub(super) enum Payload {
+pub(crate) enum Payload {
     Inline(Json),
     StandardInput,
     File(PathBuf),
@@ -16,7 +16,7 @@ pub(super) enum Payload {
 
 impl Payload {
     /// Refuses what is not JSON before anything is sent, and shows how to write it.
-    pub(super) fn parse(text: &str) -> Result<Payload, String> {
+    pub(crate) fn parse(text: &str) -> Result<Payload, String> {
         match text.strip_prefix('@') {
             Some("") => Err("@ is followed by the name of a file".to_owned()),
             Some(path) => Ok(Payload::File(path.into())),

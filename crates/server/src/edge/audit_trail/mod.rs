@@ -1,7 +1,7 @@
 //! The audit trail: the lines of the audit log in files of their own, in the data directory. Each line has a number, the MAC
 //! of the line before it and its own, so that a line that was changed, removed or inserted is found.
 
-mod chain;
+pub(crate) mod chain;
 mod files;
 mod line;
 mod read;

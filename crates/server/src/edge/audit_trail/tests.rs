@@ -58,6 +58,12 @@ fn a_line_has_a_number_and_the_mac_of_the_line_before_and_only_its_owner_reads_i
     assert_eq!((report.lines, report.anchors, report.findings), (4, 1, Vec::new()));
 }
 
+/// The line with its MAC in capital letters, which was taken for the same line.
+fn shout_mac(text: &str) -> String {
+    let (body, mac) = text.rsplit_once("\"mac\"").unwrap();
+    format!("{body}\"mac\"{}", mac.to_ascii_uppercase())
+}
+
 #[test]
 fn x23_a_line_that_is_changed_removed_or_added_is_found() {
     let data = tempfile::tempdir().unwrap();
@@ -81,6 +87,7 @@ fn x23_a_line_that_is_changed_removed_or_added_is_found() {
     let tampered = [
         ("a changed line", whole.replacen("\"who\":\"b\"", "\"who\":\"x\"", 1)),
         ("a changed number", whole.replacen("\"seq\":3", "\"seq\":4", 1)),
+        ("a MAC in other digits", texts.iter().map(|text| shout_mac(text)).collect()),
         ("a removed line", without(2)),
         ("a removed first line", without(0)),
         ("a removed last line", without(4)),

@@ -50,7 +50,7 @@ pub(crate) struct ByCertificate(pub(super) Arc<Identity>);
 
 /// What a rule makes of a certificate.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct CertificateHolder {
+pub(crate) struct CertificateHolder {
     pub id: Arc<str>,
     pub name: Arc<str>,
     pub grants: Arc<Grants>,
@@ -77,7 +77,7 @@ impl CertificateRules {
         Some(ByCertificate(Arc::new(Identity::of_certificate(holder, chain))))
     }
 
-    fn holder(&self, certificate: &[u8]) -> Option<CertificateHolder> {
+    pub(crate) fn holder(&self, certificate: &[u8]) -> Option<CertificateHolder> {
         let (_, certificate) = parse_x509_certificate(certificate).ok()?;
         let applied = self.0.iter().find_map(|rule| Some((rule, rule.values(&certificate)?)));
         let (rule, values) = applied?;

@@ -14,7 +14,7 @@ const MAX_VALUE_BYTES: usize = MAX_TOKEN_BYTES + 16;
 /// Longest value with a key: the key with its user name in base64, and some spare room.
 const MAX_KEY_VALUE_BYTES: usize = 1_024;
 
-pub(super) enum Credential<'a> {
+pub(crate) enum Credential<'a> {
     /// The id of a key, and the hash of its secret.
     Key {
         id: String,
@@ -24,14 +24,14 @@ pub(super) enum Credential<'a> {
 }
 
 /// The header, if a request has any; none in place of one that cannot be right.
-pub(super) fn header(headers: &HeaderMap) -> Option<Option<&HeaderValue>> {
+pub(crate) fn header(headers: &HeaderMap) -> Option<Option<&HeaderValue>> {
     let mut values = headers.get_all(header::AUTHORIZATION).iter();
     let value = values.next()?;
     Some(Some(value).filter(|value| values.next().is_none() && value.len() <= MAX_VALUE_BYTES))
 }
 
 /// None for a header that has neither a key nor a token.
-pub(super) fn parse(value: &HeaderValue) -> Option<Credential<'_>> {
+pub(crate) fn parse(value: &HeaderValue) -> Option<Credential<'_>> {
     from_value(value.to_str().ok()?)
 }
 

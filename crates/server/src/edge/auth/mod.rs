@@ -4,9 +4,9 @@
 mod admission;
 mod audit;
 mod audit_budget;
-mod certificate_rule;
+pub(crate) mod certificate_rule;
 mod connection_key;
-mod credential;
+pub(crate) mod credential;
 mod identity;
 mod key_table;
 mod revocation;

@@ -9,7 +9,7 @@ use serde_json::Value;
 const MAX_KEYS: usize = 100;
 
 #[derive(Debug)]
-pub(super) struct KeySet(Vec<PublicKey>);
+pub(crate) struct KeySet(Vec<PublicKey>);
 
 #[derive(Debug)]
 struct PublicKey {
@@ -20,7 +20,7 @@ struct PublicKey {
 }
 
 #[derive(Debug, thiserror::Error)]
-pub(super) enum KeySetError {
+pub(crate) enum KeySetError {
     #[error("it is not a JSON Web Key Set: {0}")]
     NotASet(#[from] serde_json::Error),
     #[error("it has {0} keys, and at most {MAX_KEYS} are read")]
@@ -31,7 +31,7 @@ pub(super) enum KeySetError {
 
 impl KeySet {
     /// Keys of kinds that are not known here are left out, because issuers add new ones beside the old.
-    pub(super) fn parse(json: &[u8]) -> Result<KeySet, KeySetError> {
+    pub(crate) fn parse(json: &[u8]) -> Result<KeySet, KeySetError> {
         #[derive(Deserialize)]
         struct Document {
             keys: Vec<Value>,
@@ -45,7 +45,7 @@ impl KeySet {
     }
 
     /// The key that a token names. A token that names none must leave no choice.
-    pub(super) fn find(&self, header: &Header) -> Option<&DecodingKey> {
+    pub(crate) fn find(&self, header: &Header) -> Option<&DecodingKey> {
         let mut fitting = self.0.iter().filter(|key| key.fits(header.alg));
         match &header.kid {
             Some(id) => fitting.find(|key| key.id.as_ref() == Some(id)).map(|key| &key.key),

@@ -3,7 +3,7 @@
 
 mod claim_rule;
 mod jwks_source;
-mod key_set;
+pub(crate) mod key_set;
 
 use std::collections::HashMap;
 use std::path::PathBuf;

@@ -41,7 +41,7 @@ pub enum TlsError {
 
 /// The files as they were read.
 #[derive(Clone, Debug)]
-pub(super) struct Loaded {
+pub(crate) struct Loaded {
     pub config: Arc<ServerConfig>,
     /// Verifies the certificates of clients; none without a client CA.
     pub client_verifier: Option<Arc<dyn ClientCertVerifier>>,
@@ -51,10 +51,10 @@ pub(super) struct Loaded {
 }
 
 /// The bytes of the files.
-pub(super) struct Contents {
-    certificate: Vec<u8>,
-    key: Vec<u8>,
-    client_ca: Option<Vec<u8>>,
+pub(crate) struct Contents {
+    pub certificate: Vec<u8>,
+    pub key: Vec<u8>,
+    pub client_ca: Option<Vec<u8>>,
 }
 
 impl Loaded {
@@ -73,7 +73,7 @@ impl Contents {
     }
 
     /// Recognizes a change without keeping the key.
-    pub(super) fn fingerprint(&self) -> blake3::Hash {
+    pub(crate) fn fingerprint(&self) -> blake3::Hash {
         let mut hasher = blake3::Hasher::new();
         for part in [Some(&self.certificate), Some(&self.key), self.client_ca.as_ref()].into_iter().flatten()
         {
@@ -82,7 +82,7 @@ impl Contents {
         hasher.finalize()
     }
 
-    pub(super) fn load(&self, files: &TlsFiles) -> Result<Loaded, TlsError> {
+    pub(crate) fn load(&self, files: &TlsFiles) -> Result<Loaded, TlsError> {
         let provider = Arc::new(ring::default_provider());
         let chain = certificates(&self.certificate, &files.certificate)?;
         let expires_at = expiry(&chain, &files.certificate)?;

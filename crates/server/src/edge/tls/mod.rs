@@ -3,7 +3,7 @@
 //! A replacement is complete or refused: connections, and handshakes that have begun, keep what they began with. It has
 //! its own session cache, so no session outlives the CA that verified its client.
 
-mod files;
+pub(crate) mod files;
 mod handshake;
 mod peer_chain;
 mod watch;

@@ -6,7 +6,7 @@ mod in_flight;
 pub(super) mod inputs;
 mod no_worker_timer;
 pub(super) mod operation;
-pub(super) mod operation_name;
+pub(crate) mod operation_name;
 mod output_check;
 pub(super) mod outputs;
 mod pins;

@@ -4,7 +4,7 @@
 //! The groups of a worker are in one directory that is named after it, so that those of a dead worker can be found.
 
 mod group;
-mod mounts;
+pub(crate) mod mounts;
 
 use std::fs;
 use std::io;

@@ -10,7 +10,7 @@ use procfs::{FromRead, ProcessCGroup, ProcessCGroups};
 use super::Version;
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct Mounts {
+pub(crate) struct Mounts {
     mounts: Vec<MountInfo>,
     groups: Vec<ProcessCGroup>,
 }
@@ -22,7 +22,7 @@ impl Mounts {
     }
 
     /// Ignores lines that it cannot parse: they are not about cgroups.
-    fn parse(mounts: &str, groups: &str) -> Mounts {
+    pub(crate) fn parse(mounts: &str, groups: &str) -> Mounts {
         let groups = ProcessCGroups::from_read(groups.as_bytes()).map_or(Vec::new(), |groups| groups.0);
         Mounts { mounts: mounts.lines().filter_map(|line| MountInfo::from_line(line).ok()).collect(), groups }
     }

@@ -28,7 +28,7 @@ async fn work_goes_on_over_a_restart_and_commits_afterwards() {
 /// All of them lose their connection at one moment, with work at hand.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn n13_a_crowd_of_workers_comes_back_at_once_and_each_goes_on() {
-    const CROWD: usize = 150;
+    const CROWD: usize = 2_000;
     let served = Served::start().await;
     let mut ids = served.submit_many(task(), CROWD).await;
     let mut workers: Vec<Worker> =

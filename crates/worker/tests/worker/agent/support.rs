@@ -85,9 +85,13 @@ impl Served {
 
     /// Submits the same task so often.
     pub(crate) async fn submit_many(&self, task: SubmitTask, count: usize) -> Vec<String> {
-        let request = SubmitTasksRequest { tasks: vec![task; count] };
-        let answer = self.client().await.submit_tasks(request).await.unwrap().into_inner();
-        answer.tasks.into_iter().map(|submitted| submitted.task_id).collect()
+        let (mut client, mut ids) = (self.client().await, Vec::new());
+        while ids.len() < count {
+            let tasks = vec![task.clone(); (count - ids.len()).min(wire::MAX_BATCH_TASKS)];
+            let answer = client.submit_tasks(SubmitTasksRequest { tasks }).await.unwrap().into_inner();
+            ids.extend(answer.tasks.into_iter().map(|submitted| submitted.task_id));
+        }
+        ids
     }
 
     /// What the server answers to one request over HTTP.

@@ -1,8 +1,21 @@
 //! The crate's own decoders of what clients send, for the fuzz targets. Nothing else may use them.
 
+mod audit_files;
+mod credentials;
+mod headers;
+mod queues;
+
+pub use audit_files::{audit_line, sound_audit_lines};
+pub use credentials::{
+    authorization, certificate_holder, key_set, opened_secret, sealed_secret, tls_files, verified_token,
+};
+pub use headers::{host, operation_name, operations_page_token, request_metadata, scope_headers};
+pub use queues::queue_config;
+
 use std::sync::Arc;
 
 use authority::{LeaseRef, Position, Scope, TaskId, Time};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::convert::lease_id::LeaseIds;
@@ -40,9 +53,13 @@ pub fn sound_lease_id() -> String {
     LeaseIds::new(&SECRET).make(&lease())
 }
 
+/// Verifies a page token. A sound one makes the same text again.
 pub fn page_token(text: &str) {
-    let scope = scope();
-    let _ = PageTokens::new(&SECRET).verify(List { scope: &scope, queue: None, state: None }, text);
+    let (scope, tokens) = (scope(), PageTokens::new(&SECRET));
+    let list = List { scope: &scope, queue: None, state: None };
+    if let Some(after) = tokens.verify(list, text) {
+        assert_eq!(tokens.make(list, &after), text);
+    }
 }
 
 pub fn sound_page_token() -> String {
@@ -51,11 +68,12 @@ pub fn sound_page_token() -> String {
     PageTokens::new(&SECRET).make(list, &(Arc::from("mail"), Position(9)))
 }
 
-/// Verifies a task token, and uses what it says.
+/// Verifies a task token, and uses what it says. Only our own lease can be in one with a good signature.
 pub fn task_token(text: &str) {
     let tokens = TaskTokens::new(&SECRET, DEFAULT_TTL);
     if let Some((claims, _)) = KeyRing::first(&tokens).verify(text, NOW) {
-        let _ = (claims.lease(), claims.is_ageing(NOW));
+        assert_eq!(claims.lease(), Some(lease()), "nobody else can sign");
+        let _ = claims.is_ageing(NOW);
     }
 }
 
@@ -68,10 +86,15 @@ pub fn resource_name(text: &str) {
     let _ = resource_name::parse_write(text);
 }
 
-/// Reads a body as each request of the HTTP contracts.
+/// Reads a body as each request of the HTTP contracts. What was read is written and read again without a difference.
 pub fn json_request(body: &[u8]) {
-    fn read<T: DeserializeOwned>(body: &[u8]) {
-        let _ = parse::<T>(body);
+    fn read<T: DeserializeOwned + Serialize>(body: &[u8]) {
+        let Ok(request) = parse::<T>(body) else { return };
+        let Ok(written) = serde_json::to_vec(&request) else { panic!("what was read cannot be written") };
+        let Ok(again) = parse::<T>(&written) else {
+            panic!("what was written cannot be read: {}", String::from_utf8_lossy(&written))
+        };
+        assert_eq!(serde_json::to_vec(&again).ok(), Some(written), "a request changes on its way");
     }
     read::<wire::SubmitTask>(body);
     read::<wire::SubmitBatch>(body);
@@ -88,4 +111,6 @@ pub fn json_request(body: &[u8]) {
     read::<wire::TaskStarted>(body);
     read::<wire::TaskHeartbeat>(body);
     read::<wire::TaskCompleted>(body);
+    read::<wire::CancelTask>(body);
+    read::<wire::CreateApiKey>(body);
 }

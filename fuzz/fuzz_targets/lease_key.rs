@@ -1,0 +1,5 @@
+//! Fuzzes the target `lease_key` of `fuzz-targets`.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|input: &[u8]| fuzz_targets::run("lease_key", input));
