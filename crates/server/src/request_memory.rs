@@ -5,11 +5,16 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use allocation_counter::measure;
+use axum::body::Body;
+use axum::http::Request;
 use serde_json::Value;
+use tower::ServiceExt;
 use wire::strict_json;
 
+use crate::app::App;
 use crate::edge::compute::MAX_EXPANSION;
 use crate::edge::json::{MAX_BODY_BYTES, parse};
+use crate::router::router;
 use crate::tasks::batch::Batch;
 
 /// The promise for requests of any size: at most so many times its bytes, and so many bytes more.
@@ -152,4 +157,27 @@ fn a6_no_field_of_a_json_request_takes_much_more_memory_than_bytes() {
     }
     assert!(count > 200, "{count} floods");
     println!("{count} floods; the worst takes {:.1} times its bytes: {}", worst.0, worst.1);
+}
+
+/// Long requests were parsed without a claim on the memory for that.
+#[tokio::test]
+async fn a6_a_long_request_is_parsed_only_with_memory_for_it() {
+    let storage = ledger::memory::MemoryStorage::default().open();
+    let running = coordinator::start(storage, coordinator::Options::default()).unwrap();
+    let app = App::new(running.handle.clone(), [7; 32]);
+    app.compute.close_memory();
+    let calls = [
+        ("/v1/tasks", r#"{"queue":"q","payload":1}"#, 201),
+        ("/v1/tasks/batch", r#"{"tasks":[{"queue":"q","payload":1}]}"#, 200),
+        ("/v1/tasks/018f0000-0000-7000-8000-000000000001/cancel", r#"{"reason":"x"}"#, 404),
+    ];
+    for (path, body, status) in calls {
+        for (padding, expected) in [(0, status), (256 * 1_024, 503)] {
+            let body = Body::from(format!("{body}{}", " ".repeat(padding)));
+            let request = Request::post(path).header("content-type", "application/json").body(body).unwrap();
+            let answer = router(app.clone()).oneshot(request).await.unwrap();
+            assert_eq!(answer.status().as_u16(), expected, "{path} with {padding} bytes more");
+        }
+    }
+    running.stop().await.unwrap();
 }

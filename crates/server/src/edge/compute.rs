@@ -65,6 +65,12 @@ impl Compute {
         self.permits.close();
     }
 
+    /// Refuses all texts that would wait for memory.
+    #[cfg(test)]
+    pub(crate) fn close_memory(&self) {
+        self.parsing_kib.close();
+    }
+
     /// Work that was begun goes on to its end although nobody may wait for it any more, and keeps its permit.
     pub(crate) async fn run<T: Send + 'static>(
         &self,

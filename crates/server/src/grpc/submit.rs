@@ -89,21 +89,24 @@ mod tests {
     use ledger::memory::MemoryStorage;
 
     use super::*;
+    use crate::edge::compute::Compute;
 
-    /// Megabytes of JSON took the thread of a connection as long as they took to parse.
+    /// Megabytes of JSON took the thread of a connection as long as they took to parse, and memory that nobody counted.
     #[tokio::test]
     async fn a6_large_payloads_are_not_parsed_where_connections_are_served() {
         let storage = MemoryStorage::default().open();
         let running = coordinator::start(storage, coordinator::Options::default()).unwrap();
-        let app = App::new(running.handle.clone(), [7; 32]);
-        app.compute.close();
         let scope = Scope { tenant: "t".into(), workspace: "w".into() };
-        for (count, is_handed_over) in [(1, false), (200_000, true)] {
-            let payload = format!("[{}1]", "1,".repeat(count)).into();
-            let task = grpc::SubmitTask { queue: "q".to_owned(), payload, ..grpc::SubmitTask::default() };
-            let request = SubmitTasksRequest { tasks: vec![task] };
-            let answer = submit(&app, &scope, &Caller::default(), request).await;
-            assert_eq!(answer.is_err(), is_handed_over, "{answer:?}");
+        for close in [Compute::close, Compute::close_memory] {
+            let app = App::new(running.handle.clone(), [7; 32]);
+            close(&app.compute);
+            for (count, is_handed_over) in [(1, false), (200_000, true)] {
+                let payload = format!("[{}1]", "1,".repeat(count)).into();
+                let task = grpc::SubmitTask { queue: "q".to_owned(), payload, ..grpc::SubmitTask::default() };
+                let request = SubmitTasksRequest { tasks: vec![task] };
+                let answer = submit(&app, &scope, &Caller::default(), request).await;
+                assert_eq!(answer.is_err(), is_handed_over, "{answer:?}");
+            }
         }
         running.stop().await.unwrap();
     }
