@@ -209,7 +209,7 @@ impl Caller {
 
     /// The identity of a caller that may use the content store as a worker only.
     pub(crate) fn worker_only(&self) -> Option<&Arc<Identity>> {
-        self.identity.as_ref().filter(|identity| identity.is_worker_only())
+        self.identity().filter(|identity| identity.is_worker_only())
     }
 
     /// How the record of a change names the caller; none where nobody is authenticated.
