@@ -1,4 +1,4 @@
-//! What docs/security.md tells users to copy for clients that others wrote. The clients' tests use these lines, and the test of the
+//! The lines that docs/security.md tells users to copy for clients that others wrote. The clients' tests use these lines, and the test of the
 //! document compares them with it.
 
 /// The flags of Bazel for a server with TLS that asks for a key.

@@ -1,4 +1,4 @@
-//! What each tenant has in the index, and which of its entries a quota evicts next.
+//! The entries of each tenant in the index: their bytes, and those that a quota evicts next.
 
 use std::{collections::HashMap, sync::atomic::Ordering};
 
