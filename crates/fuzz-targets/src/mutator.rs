@@ -101,7 +101,10 @@ impl Mutator {
             3 => set(input, at, |byte| byte.wrapping_add(rng.u8(0..=4)).wrapping_sub(2)),
             4 => drop(input.drain(at..end)),
             5 => insert(input, at, &bytes(rng)),
-            6 => insert(input, at, &input[at..end].to_vec()),
+            6 => {
+                let again = input[at..end].to_vec();
+                insert(input, at, &again);
+            }
             7 => insert(
                 input,
                 at,

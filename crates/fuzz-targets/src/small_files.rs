@@ -133,6 +133,6 @@ pub(crate) fn system_lists() -> Vec<Vec<u8>> {
     texts([
         "36 35 0:31 / /sys/fs/cgroup/memory rw,nosuid shared:9 - cgroup cgroup rw,memory\n",
         "4:memory:/user.slice\n0::/init.scope\n",
-        "root:x:0:0:root:/root:/bin/sh\nbuild:x:1000:1000::/home/build:/bin/sh\n",
+        "root:x:0:0:root:/root:/bin/sh\nbuild:x:1000:1000::/srv/build:/bin/sh\n",
     ])
 }

@@ -1,4 +1,4 @@
-//! What workers and push targets get from a server.
+//! Answers of a server, as workers and push targets get them.
 
 use lessor_sdk::fuzzing as sdk;
 use prost::Message;
