@@ -9,6 +9,7 @@ use std::{collections::VecDeque, sync::Arc};
 use bytes::Bytes;
 use tokio::task::spawn_blocking;
 
+use crate::tenant::SharedCache;
 use crate::{
     ActionCache, ActionKey, Begun, BlobReader, BlobWriter, Blobs, BoxFuture, CachedResult, Digest,
     DigestFunction, Error, Hash, Origin, Pinned, Progress, RawKey, Reader, Result, Serve, Store, Tenant,
@@ -24,11 +25,17 @@ const GATHER_BYTES: usize = 256 << 10;
 #[derive(Clone)]
 pub struct Local {
     store: Store,
+    shared_cache: SharedCache,
 }
 
 impl Local {
     pub fn new(store: Store) -> Local {
-        Local { store }
+        Local { store, shared_cache: SharedCache::default() }
+    }
+
+    /// The content of these tenants is one: each sees the blobs and entries of the others.
+    pub fn with_shared_cache(self, tenants: impl IntoIterator<Item = Tenant>) -> Local {
+        Local { shared_cache: SharedCache::of(tenants), ..self }
     }
 
     pub fn store(&self) -> &Store {
@@ -43,11 +50,16 @@ impl Local {
         offset: u64,
         limit: Option<u64>,
     ) -> Option<LocalReader> {
-        let content = self.store.get_many_cached(tenant, &[*digest])?.pop()?;
+        let content = self.store.get_many_cached(self.view(tenant), &[*digest])?.pop()?;
         let end = limit.map_or(digest.size, |limit| offset.saturating_add(limit).min(digest.size));
         let piece = (offset <= end).then(|| content.slice(offset as usize..end as usize))?;
         let pieces = Some(piece).filter(|piece| !piece.is_empty()).into_iter().collect();
         Some(LocalReader { reader: None, ahead: Ahead { pieces, end: Some(Ok(())) } })
+    }
+
+    /// Where the content of a tenant is.
+    fn view<'a>(&'a self, tenant: &'a Tenant) -> &'a Tenant {
+        self.shared_cache.view(tenant)
     }
 
     /// Runs something that waits for the disk.
@@ -63,7 +75,7 @@ impl Blobs for Local {
         tenant: &'a Tenant,
         digests: &'a [Digest],
     ) -> BoxFuture<'a, Result<Vec<Digest>>> {
-        Box::pin(async move { Ok(self.store.find_missing(tenant, digests)) })
+        Box::pin(async move { Ok(self.store.find_missing(self.view(tenant), digests)) })
     }
 
     fn find<'a>(
@@ -72,7 +84,7 @@ impl Blobs for Local {
         function: DigestFunction,
         hash: Hash,
     ) -> BoxFuture<'a, Result<Option<Digest>>> {
-        Box::pin(async move { Ok(self.store.find(tenant, function, &hash)) })
+        Box::pin(async move { Ok(self.store.find(self.view(tenant), function, &hash)) })
     }
 
     fn get_many<'a>(
@@ -81,10 +93,10 @@ impl Blobs for Local {
         digests: &'a [Digest],
     ) -> BoxFuture<'a, Vec<Result<Bytes>>> {
         Box::pin(async move {
-            if let Some(found) = self.store.get_many_cached(tenant, digests) {
+            if let Some(found) = self.store.get_many_cached(self.view(tenant), digests) {
                 return found.into_iter().map(Ok).collect();
             }
-            let (tenant, wanted) = (tenant.clone(), digests.to_vec());
+            let (tenant, wanted) = (self.view(tenant).clone(), digests.to_vec());
             let answers = self.run(move |store| store.get_many(&tenant, &wanted)).await;
             answers.unwrap_or_else(|error| vec![Err(error); digests.len()])
         })
@@ -96,7 +108,7 @@ impl Blobs for Local {
         blobs: Vec<(Digest, Bytes)>,
     ) -> BoxFuture<'a, Vec<Result<()>>> {
         Box::pin(async move {
-            let (tenant, count) = (tenant.clone(), blobs.len());
+            let (tenant, count) = (self.view(tenant).clone(), blobs.len());
             let answers = self.run(move |store| store.put_many(&tenant, &blobs)).await;
             answers.unwrap_or_else(|error| vec![Err(error); count])
         })
@@ -113,7 +125,7 @@ impl Blobs for Local {
             if let Some(reader) = self.cached_reader(tenant, &digest, offset, limit) {
                 return Ok(Box::new(reader) as Box<dyn BlobReader>);
             }
-            let tenant = tenant.clone();
+            let tenant = self.view(tenant).clone();
             let (reader, ahead) = self
                 .run(move |store| {
                     let mut reader = store.read(&tenant, &digest, offset, limit)?;
@@ -128,7 +140,7 @@ impl Blobs for Local {
     fn write<'a>(&'a self, tenant: &'a Tenant, upload: UploadRequest) -> BoxFuture<'a, Result<Begun>> {
         // Beginning touches no disk: a file is made when content comes that needs one.
         Box::pin(async move {
-            Ok(match self.store.write(tenant, &upload)? {
+            Ok(match self.store.write(self.view(tenant), &upload)? {
                 None => Begun::Present,
                 Some(upload) => Begun::Writer(Box::new(LocalWriter {
                     upload: Some(upload),
@@ -145,11 +157,11 @@ impl Blobs for Local {
         name: &'a str,
         digest: Digest,
     ) -> BoxFuture<'a, WriteStatus> {
-        Box::pin(async move { self.store.write_status(tenant, name, &digest) })
+        Box::pin(async move { self.store.write_status(self.view(tenant), name, &digest) })
     }
 
     fn pin(&self, tenant: &Tenant, digests: &[Digest]) -> Pinned {
-        Box::new(self.store.pin(tenant, digests))
+        Box::new(self.store.pin(self.view(tenant), digests))
     }
 
     fn promote<'a>(
@@ -158,7 +170,7 @@ impl Blobs for Local {
         tenant: &'a Tenant,
         digests: &'a [Digest],
     ) -> BoxFuture<'a, Result<()>> {
-        let (from, to, digests) = (staging_area.clone(), tenant.clone(), digests.to_vec());
+        let (from, to, digests) = (staging_area.clone(), self.view(tenant).clone(), digests.to_vec());
         Box::pin(async move { self.run(move |store| store.promote(&from, &to, &digests)).await? })
     }
 
@@ -175,10 +187,10 @@ impl ActionCache for Local {
         serve: Serve,
     ) -> BoxFuture<'a, Result<Option<CachedResult>>> {
         Box::pin(async move {
-            if let Some(found) = self.store.get_result_cached(tenant, key, serve) {
+            if let Some(found) = self.store.get_result_cached(self.view(tenant), key, serve) {
                 return Ok(found);
             }
-            let (tenant, key) = (tenant.clone(), key.clone());
+            let (tenant, key) = (self.view(tenant).clone(), key.clone());
             self.run(move |store| store.get_result(&tenant, &key, serve)).await?
         })
     }
@@ -190,24 +202,24 @@ impl ActionCache for Local {
         origin: Origin,
         result: Bytes,
     ) -> BoxFuture<'a, Result<()>> {
-        let (tenant, key) = (tenant.clone(), key.clone());
+        let (tenant, key) = (self.view(tenant).clone(), key.clone());
         Box::pin(
             async move { self.run(move |store| store.put_result(&tenant, &key, origin, &result)).await? },
         )
     }
 
     fn remove_result<'a>(&'a self, tenant: &'a Tenant, key: &'a ActionKey) -> BoxFuture<'a, Result<()>> {
-        let (tenant, key) = (tenant.clone(), key.clone());
+        let (tenant, key) = (self.view(tenant).clone(), key.clone());
         Box::pin(async move { self.run(move |store| store.remove_result(&tenant, &key)).await? })
     }
 
     fn get_raw<'a>(&'a self, tenant: &'a Tenant, key: &'a RawKey) -> BoxFuture<'a, Result<Option<Digest>>> {
-        let (tenant, key) = (tenant.clone(), key.clone());
+        let (tenant, key) = (self.view(tenant).clone(), key.clone());
         Box::pin(async move { self.run(move |store| store.get_raw(&tenant, &key)).await? })
     }
 
     fn put_raw<'a>(&'a self, tenant: &'a Tenant, key: &'a RawKey, body: Digest) -> BoxFuture<'a, Result<()>> {
-        let (tenant, key) = (tenant.clone(), key.clone());
+        let (tenant, key) = (self.view(tenant).clone(), key.clone());
         Box::pin(async move { self.run(move |store| store.put_raw(&tenant, &key, &body)).await? })
     }
 }

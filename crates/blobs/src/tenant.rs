@@ -1,12 +1,13 @@
 //! Tenants, which own content.
 
-use std::{fmt, sync::Arc};
+use std::{collections::HashSet, fmt, sync::Arc};
 
 /// Longest name of a tenant.
 pub const MAX_TENANT_BYTES: usize = 256;
 const FINGERPRINT_BYTES: usize = 16;
 const FINGERPRINT_CONTEXT: &str = "lessor 2026 blobs tenant";
 const STAGING_CONTEXT: &str = "lessor 2026 blobs staging area";
+const SHARED_CONTEXT: &str = "lessor 2026 blobs shared cache";
 /// The beginning of the fingerprints of staging areas, which no other tenant has.
 const STAGING_MARK: [u8; 4] = [0xff; 4];
 
@@ -50,6 +51,28 @@ impl Tenant {
     /// The name of the tenant on disk: of fixed length and safe in a path.
     pub(crate) fn fingerprint(&self) -> [u8; FINGERPRINT_BYTES] {
         self.fingerprint
+    }
+}
+
+/// Tenants that share their content, in a view that is none of theirs.
+#[derive(Clone, Default)]
+pub(crate) struct SharedCache(Option<Arc<(HashSet<Tenant>, Tenant)>>);
+
+impl SharedCache {
+    pub(crate) fn of(tenants: impl IntoIterator<Item = Tenant>) -> SharedCache {
+        let members: HashSet<Tenant> = tenants.into_iter().collect();
+        let hash = blake3::derive_key(SHARED_CONTEXT, b"");
+        let mut view = Tenant { name: "shared cache".into(), fingerprint: [0; FINGERPRINT_BYTES] };
+        view.fingerprint.copy_from_slice(&hash[..FINGERPRINT_BYTES]);
+        SharedCache((!members.is_empty()).then(|| Arc::new((members, view))))
+    }
+
+    /// Where the content of a tenant is.
+    pub(crate) fn view<'a>(&'a self, tenant: &'a Tenant) -> &'a Tenant {
+        match self.0.as_deref() {
+            Some((members, view)) if members.contains(tenant) => view,
+            _ => tenant,
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use blobs::{
     ActionCache, ActionKey, Begun, Blobs, Digest, DigestFunction, Error, Expect, Local, Origin, Progress,
-    RawKey, Serve, UploadRequest,
+    RawKey, Serve, Tenant, UploadRequest,
 };
 use bytes::Bytes;
 use common::*;
@@ -166,4 +166,38 @@ async fn damage_is_seen_on_every_way_to_a_small_blob() {
     assert!(matches!(local.read(&tenant(), digests[1], 0, None).await, Err(Error::Damaged(_))));
     assert_eq!(local.get_result(&tenant(), &key, Serve::Any).await.unwrap(), None);
     assert_eq!(local.find_missing(&tenant(), &digests).await.unwrap(), digests);
+}
+
+#[tokio::test]
+async fn tenants_that_share_a_cache_see_the_content_of_each_other_and_nobody_else_does() {
+    let root = tempfile::tempdir().unwrap();
+    let [a, b, stranger] = ["a", "b", "stranger"].map(|name| Tenant::new(name).unwrap());
+    let key = ActionKey { instance: "".into(), action: digest_of(b"action") };
+    let (content, result) = (Bytes::from_static(b"content"), Bytes::from_static(b"result"));
+    let digest = digest_of(&content);
+    let shared = Local::new(open(root.path())).with_shared_cache([a.clone(), b.clone()]);
+    shared.put_many(&a, vec![(digest, content.clone())]).await.pop().unwrap().unwrap();
+    shared.put_result(&a, &key, Origin::Committed, result.clone()).await.unwrap();
+    for member in [&a, &b] {
+        assert_eq!(shared.get_many(member, &[digest]).await.pop().unwrap().unwrap(), content);
+        assert!(shared.find_missing(member, &[digest]).await.unwrap().is_empty());
+        let found = shared.get_result(member, &key, Serve::Committed).await.unwrap();
+        assert_eq!(found.unwrap().bytes, result);
+    }
+    assert_eq!(shared.find_missing(&stranger, &[digest]).await.unwrap(), [digest]);
+    assert!(shared.get_result(&stranger, &key, Serve::Committed).await.unwrap().is_none());
+    let staged = b.staging_area("worker");
+    let other = digest_of(b"output");
+    shared.put_many(&staged, vec![(other, Bytes::from_static(b"output"))]).await.pop().unwrap().unwrap();
+    assert_eq!(shared.find_missing(&a, &[other]).await.unwrap(), [other], "a staging area is not shared");
+    shared.promote(&staged, &b, &[other]).await.unwrap();
+    assert!(shared.find_missing(&a, &[other]).await.unwrap().is_empty());
+    let alone = Local::new(shared.store().clone());
+    for tenant in [&a, &b, &stranger] {
+        assert_eq!(alone.find_missing(tenant, &[digest]).await.unwrap(), [digest], "{tenant:?}");
+    }
+}
+
+fn digest_of(content: &[u8]) -> Digest {
+    Digest::of(DigestFunction::Sha256, content)
 }

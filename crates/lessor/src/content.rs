@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use authority::Scope;
-use blobs::{ActionCache, Blobs, Local, OpenError, Options, ReadLimiter, Store};
+use blobs::{ActionCache, Blobs, Local, OpenError, Options, ReadLimiter, Store, Tenant};
 use server::Metrics;
 use server::reapi::{ActionCacheWriter, Content, Instances, Results};
 use tokio::sync::mpsc;
@@ -93,5 +93,6 @@ fn open_at(directory: &Path, config: &Config) -> Result<Arc<Local>> {
     };
     let store = Store::open(directory, options)
         .with_context(|| format!("cannot open the content store in {}", directory.display()))?;
-    Ok(Arc::new(Local::new(store)))
+    let tenants = storage.shared_cache_tenants.iter().map(|name| Tenant::new(name));
+    Ok(Arc::new(Local::new(store).with_shared_cache(tenants.collect::<Result<Vec<_>, _>>()?)))
 }

@@ -177,6 +177,8 @@ pub(crate) struct Storage {
     /// Free space of the file system that content never uses: below it, the least recently used content is evicted, and
     /// uploads are refused when there is none.
     pub min_free_mib: u64,
+    /// Tenants that see the blobs and results of each other.
+    pub shared_cache_tenants: Vec<String>,
     pub cas: Store,
     pub action_cache: Store,
 }
@@ -186,6 +188,7 @@ impl Default for Storage {
         Storage {
             max_mib: 50 * 1_024,
             min_free_mib: 1_024,
+            shared_cache_tenants: Vec::new(),
             cas: Store::default(),
             action_cache: Store::default(),
         }
@@ -403,6 +406,11 @@ impl Document for Config {
         let queues = self.metrics.queues.iter();
         faults.extend(queues.filter_map(|queue| {
             server::fault_of_scope_name(queue).map(|what| format!("metrics.queues: {queue:?} {what}"))
+        }));
+        let tenants = self.storage.shared_cache_tenants.iter();
+        faults.extend(tenants.filter_map(|name| {
+            let fault = server::fault_of_scope_name(name)?;
+            Some(format!("storage.shared_cache_tenants: {name:?} {fault}"))
         }));
         let (_, config) = self.exec_queue();
         // Errors above name the keys of the file; this check finds what they do not cover.

@@ -110,6 +110,7 @@ fn p14_a_value_of_the_wrong_kind_or_size_is_named() {
         ),
         ("[data]\ndir = \"\"", "data.dir is empty"),
         ("[storage.cas]\nroot_dir = \"\"", "storage.cas.root_dir is empty"),
+        ("[storage]\nshared_cache_tenants = [\"a\", \"\"]", "storage.shared_cache_tenants: \"\""),
         ("[metrics]\nqueues = [\"\"]", "metrics.queues"),
         ("[execution.scheduler]\nlong_poll_timeout_seconds = 3600", "must be between 1 and 60"),
         (
