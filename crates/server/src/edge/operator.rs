@@ -62,7 +62,7 @@ impl Context {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct InProcess;
 
-/// Marks a request of an authenticated caller that named its tenant in the header; otherwise the layer did.
+/// Marks a request of an authenticated caller that named its tenant in the header; otherwise its admission did.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NamesTenant;
 

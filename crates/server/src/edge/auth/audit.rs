@@ -144,7 +144,7 @@ impl AuditLog {
         }
     }
 
-    /// A request was refused before it came to the layer, because of the host or the origin that it names.
+    /// A request was refused before its admission, because of the host or the origin that it names.
     pub(crate) fn refused(&self, request: &Request, code: Code, handle: &Handle) {
         self.denied(&Entry::of(request, None, None), code.name(), handle);
     }
@@ -177,7 +177,7 @@ impl AuditLog {
     }
 }
 
-/// A request that the layer admitted. The call itself may deny it still, and an administrative one has its line when it ends.
+/// A request that was admitted. The call itself may deny it still, and an administrative one has its line when it ends.
 pub(crate) struct Admitted {
     app: App,
     /// Who acts, within a tenant of theirs; none for a call that anyone may make.
@@ -209,7 +209,7 @@ impl Admitted {
     }
 }
 
-/// The line of an administrative call on a server without authentication, whose calls pass no layer.
+/// The line of an administrative call on a server without authentication.
 pub(super) fn anonymous_action(app: &App, request: &Request) -> Option<Action> {
     let call = permissions::find_audited(request.method(), request.uri().path())?;
     Admitted::new(app.clone(), None, Entry::of(request, Some(call), None)).action()

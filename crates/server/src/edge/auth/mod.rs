@@ -1,5 +1,5 @@
-//! Authentication and authorization, in one layer for HTTP and gRPC, before any body is read: who calls, by the API key or the
-//! token of the request; whether the table of permissions lets that caller make the call; and the tenant that the call is for.
+//! Authentication and authorization, in one place for HTTP and gRPC, before a request is routed and any body is read: who calls, by
+//! the API key, the token or the certificate of the request; whether the table of permissions lets that caller make the call; and the tenant that the call is for.
 
 mod admission;
 mod audit;
