@@ -26,6 +26,7 @@ const MAX_SCANS: usize = 1;
 const MAX_WAITING_SCANS: usize = 64;
 /// Most of them of one tenant, so that one tenant cannot keep the others from theirs.
 const MAX_TENANT_SCANS: usize = 8;
+const _: () = assert!(MAX_TENANT_SCANS * 2 <= MAX_WAITING_SCANS, "one tenant leaves scans to others");
 /// Most ids that are remembered as those of no task.
 const MAX_ABSENT: usize = 4_096;
 /// The longest time from the making of an id to the record of its task. A request waits in the inbox for less.
