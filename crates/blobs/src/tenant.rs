@@ -34,7 +34,7 @@ impl Tenant {
     }
 
     /// A view of its own for what somebody uploads for the tenant, until [`crate::Blobs::promote`] moves it into the view of
-    /// the tenant. No quota applies to it; a promoted blob counts for the tenant.
+    /// the tenant. Its quota is the largest one of a tenant; a promoted blob counts for the tenant.
     pub fn staging_area(&self, uploader: &str) -> Tenant {
         let text = [self.fingerprint.as_slice(), uploader.as_bytes()].concat();
         let hash = blake3::derive_key(STAGING_CONTEXT, &text);

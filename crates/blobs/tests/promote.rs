@@ -2,7 +2,7 @@
 
 mod common;
 
-use blobs::{Digest, DigestFunction::Sha256, Error, Options, Store, TenantQuotas};
+use blobs::{Digest, DigestFunction::Sha256, Error, Options, Store, Tenant, TenantQuotas};
 use common::*;
 
 const LARGE_BYTES: usize = 20_000;
@@ -59,9 +59,10 @@ fn a_blob_that_is_not_staged_is_not_found_and_one_that_the_tenant_has_is_enough(
 }
 
 #[test]
-fn staged_blobs_count_for_no_quota_and_promoted_ones_for_that_of_the_tenant() {
+fn staged_blobs_have_the_largest_quota_and_promoted_ones_count_for_that_of_the_tenant() {
     let root = tempfile::tempdir().unwrap();
-    let quota = TenantQuotas::new(Some(2 * LARGE_BYTES as u64), []);
+    let largest = (Tenant::new("largest").unwrap(), Some(6 * LARGE_BYTES as u64));
+    let quota = TenantQuotas::new(Some(2 * LARGE_BYTES as u64), [largest]);
     let store = Store::open(root.path(), Options { tenant_quotas: quota, ..options() }).unwrap();
     let (tenant, area) = (tenant(), tenant().staging_area("worker"));
     let staged: Vec<Digest> = (0..4).map(|seed| stage(&store, seed, LARGE_BYTES)).collect();
@@ -72,4 +73,8 @@ fn staged_blobs_count_for_no_quota_and_promoted_ones_for_that_of_the_tenant() {
     assert_eq!(store.find_missing(&tenant, &staged), staged[1..]);
     assert_eq!(store.find_missing(&area, &staged[1..]), []);
     assert_eq!(store.usage().upload_bytes, 0);
+    for seed in 4..12 {
+        stage(&store, seed, LARGE_BYTES);
+    }
+    assert_eq!(store.find_missing(&area, &staged[1..]), staged[1..], "a staging area has a bound");
 }

@@ -1,7 +1,7 @@
 //! The table of permissions: every call of HTTP, of gRPC and of the HTTP cache, and who may make it. A call that is not in
 //! the table is denied. docs/security.md shows the table; tests compare it with the routes, the descriptors and the document.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::LazyLock;
 
 use authority::Role::{self, Builder, CacheWriter, Operator, Reader, Submitter, Worker};
@@ -166,14 +166,20 @@ pub const CALLS: &[Call] = calls! {
     grpc "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo" Access::AnyKey, streams;
 };
 
-/// The rows for HTTP, by the path of a request, which the router of the server matches in the same way.
+/// The rows for HTTP, by the path of a request, which the router of the server matches in the same way. Below the names of the
+/// services of gRPC there are none, whatever the rest of a path looks like.
 static HTTP_INDEX: LazyLock<matchit::Router<Vec<&Call>>> = LazyLock::new(|| {
     let mut rows = BTreeMap::<&str, Vec<&Call>>::new();
     for call in CALLS.iter().filter(|call| call.method != GRPC) {
         rows.entry(call.path).or_default().push(call);
     }
+    let services: BTreeSet<_> = GRPC_INDEX.keys().filter_map(|path| path.rsplit_once('/')).collect();
+    let services: BTreeSet<_> =
+        services.into_iter().map(|(service, _)| format!("{service}/{{*call}}")).collect();
+    let services = services.into_iter().map(|path| (path, Vec::new()));
+    let rows = rows.into_iter().map(|(path, calls)| (path.to_owned(), calls));
     let mut index = matchit::Router::new();
-    for (path, calls) in rows {
+    for (path, calls) in rows.chain(services) {
         // Without its row a call is denied; a test has them all.
         let _ = index.insert(path, calls);
     }
@@ -250,6 +256,14 @@ mod tests {
             (Method::POST, "/lessor.worker.v1.WorkerScheduler/Other"),
         ] {
             assert!(find(&method, path).is_none(), "{method} {path}");
+        }
+        // Regression: the router serves these as calls of gRPC, and the table had the rows of the HTTP cache for them.
+        for path in GRPC_INDEX.keys() {
+            let (service, call) = path.rsplit_once('/').unwrap();
+            for (method, kind) in [(Method::GET, "ac"), (Method::HEAD, "cas"), (Method::PUT, "ac")] {
+                let path = format!("{service}/{kind}/{call}");
+                assert!(find(&method, &path).is_none(), "{method} {path}");
+            }
         }
         let head = find(&Method::HEAD, "/v1/queues/mail").unwrap();
         assert_eq!((head.method, head.path), ("GET", "/v1/queues/{name}"));

@@ -43,19 +43,22 @@ impl Requests {
         })
     }
 
-    async fn checked(&self, mut request: Request, key: &ConnectionKey) -> Result<Response, Problem> {
+    async fn checked(&self, request: Request, key: &ConnectionKey) -> Result<Response, Problem> {
         if let Err(problem) = self.check(&request) {
             self.app.audit.refused(&request, problem.code, &self.app.handle);
             return Err(problem);
         }
         let (method, uri) = (request.method().clone(), request.uri().clone());
+        contain(method, uri, self.admitted(request, key)).await?
+    }
+
+    async fn admitted(&self, mut request: Request, key: &ConnectionKey) -> Result<Response, Problem> {
         let admission = match self.app.auth {
             AuthMode::None => Admission::of_anyone(&self.app, &request),
             AuthMode::Keys => admit(&self.app, key, &mut request).await?,
         };
         let mut router = if admission.is_listed { self.router.clone() } else { self.denying_router.clone() };
-        let answer = async { admission.answer(router.call(request)).await.into_response() };
-        contain(method, uri, answer).await
+        Ok(admission.answer(router.call(request)).await.into_response())
     }
 
     fn check(&self, request: &Request) -> Result<(), Problem> {

@@ -62,10 +62,11 @@ pub(crate) fn routes(app: &App, services: Vec<&'static str>) -> Router<App> {
 
 /// The service knows its calls by its own name only.
 fn under_own_name<B>(mut request: Request<B>) -> Request<B> {
+    let [own, others @ ..] = SERVICE_NAMES;
     let path = request.uri().path();
-    let own = SERVICE_NAMES[0];
-    if !path[1..].starts_with(own)
-        && let Some((_, call)) = path.rsplit_once('/')
+    let call = others.iter().find_map(|other| path.strip_prefix('/')?.strip_prefix(other)?.strip_prefix('/'));
+    // What the table of permissions has no row for is no call either.
+    if let Some(call) = call.filter(|call| !call.contains('/'))
         && let Ok(uri) = format!("/{own}/{call}").parse()
     {
         *request.uri_mut() = uri;

@@ -193,3 +193,24 @@ async fn a_call_without_a_row_is_denied_and_a_path_without_a_call_is_not_found()
     guarded.served.get("/v1/nothing").await.is_problem(401, "unauthenticated");
     assert!(CALLS.iter().filter(|call| call.access == Access::Anyone).count() <= 3);
 }
+
+/// Regression: such a path was taken for one of the HTTP cache by the table and for a call of a worker by the router.
+#[tokio::test]
+async fn x22_no_path_reaches_a_call_of_grpc_by_the_row_of_another_call() {
+    let guarded = Guarded::start().await;
+    let key = guarded.key("ci", "default", &["builder", "cache-writer"]).await;
+    for service in SERVICE_NAMES {
+        for call in ["RegisterWorker", "LeaseTask", "UpdateTaskStatus", "SubmitTasks", "Work"] {
+            for (method, kind) in
+                [("GET", "ac"), ("GET", "cas"), ("HEAD", "ac"), ("PUT", "ac"), ("PUT", "cas")]
+            {
+                let path = format!("/{service}/{kind}/{call}");
+                let request = guarded.request(&key, method, &path).header("content-type", "application/grpc");
+                let told = request.body(vec![0; 5]).send().await.unwrap();
+                let status =
+                    told.headers().get("grpc-status").map(|status| status.to_str().unwrap().to_owned());
+                assert_eq!(status.as_deref(), Some("7"), "{method} {path}: {told:?}");
+            }
+        }
+    }
+}

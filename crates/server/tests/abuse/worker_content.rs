@@ -4,13 +4,14 @@
 use bazel_remote_apis::build::bazel::remote::execution::v2::FindMissingBlobsRequest;
 use bazel_remote_apis::google::bytestream::ReadRequest;
 use bazel_remote_apis::google::bytestream::byte_stream_client::ByteStreamClient;
+use futures_util::future::join_all;
 use serde_json::json;
 use tonic::Code;
 use wire::grpc::{TaskStatus, Verdict};
 
 use crate::farm::Farm;
 use crate::key_limits::leave;
-use crate::keyed::{channel, digest, upload, with_key};
+use crate::keyed::{channel, digest, in_time, upload, with_key};
 
 #[tokio::test]
 async fn a_worker_reads_the_inputs_of_its_lease_and_nothing_else() {
@@ -168,4 +169,24 @@ async fn a_lease_from_before_a_restart_opens_its_inputs_when_its_worker_is_back(
     assert_eq!(farm.read(&farm.other.key, &foreign.all()).await, [Code::Ok; 5]);
     farm.assert_hidden(&farm.one.key, &foreign.file).await;
     farm.assert_hidden(&farm.other.key, &own.file).await;
+}
+
+/// Regression: each search for the inputs of a lease kept one permit of a small pool and needed another one.
+#[tokio::test]
+async fn a6_the_large_inputs_of_many_leases_are_found_at_once() {
+    let farm = Farm::start().await;
+    let names: Vec<String> = (0..800).map(|n| format!("{n:0>200}")).collect();
+    let mut actions = Vec::new();
+    for n in 0..8 {
+        let files: Vec<(&str, &[u8])> = names.iter().map(|name| (name.as_str(), &b"x"[..])).collect();
+        let inputs = farm.inputs(&format!("action {n}"), &files).await;
+        assert!(inputs.root_bytes.len() > 128 * 1_024);
+        drop(farm.execute(&inputs).await);
+        farm.lease(&farm.one, "exec").await;
+        actions.push(inputs);
+    }
+    let files = actions.iter().map(|inputs| async { farm.read(&farm.one.key, &[&inputs.file]).await });
+    for read in in_time(join_all(files)).await {
+        assert_eq!(read, [Code::Ok]);
+    }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use authority::LeaseRef;
 use authority::command::{ExtendLease, ReportCompletion};
-use blobs::Digest;
+use blobs::{Digest, Error};
 use tokio::time::{Instant, timeout, timeout_at};
 use tonic::{Code as GrpcCode, Status};
 
@@ -73,8 +73,11 @@ impl Executions {
             let missing = store.missing(&needed).await?;
             if let Some(identity) = worker.filter(|_| missing.is_empty()) {
                 // Before the commit, so that nobody finds a result whose outputs cannot be read.
-                let promoted = self.worker_access.promote(identity, &store.tenant, &needed).await;
-                promoted.map_err(store::status)?;
+                match self.worker_access.promote(identity, &store.tenant, &needed).await {
+                    // Nothing changes by waiting, so the worker must come to an end with it.
+                    Err(Error::TenantFull { .. }) => return Ok((None, needed)),
+                    promoted => promoted.map_err(store::status)?,
+                }
             }
             Ok::<_, Status>((held, missing))
         };

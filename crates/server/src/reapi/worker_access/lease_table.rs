@@ -80,9 +80,11 @@ impl LeaseTable {
         match self.watched.get(&key) {
             Some(other) if other == holder => return false,
             // The worker came back with another key. The end of the lease is waited for already.
-            Some(_) => {
+            Some(other) => {
+                let before = self.holders.get(other).and_then(|held| held.watched.get(&key));
+                let uploaded_bytes = before.map_or(0, |lease| lease.uploaded_bytes);
                 self.end(&key);
-                self.insert(holder, key, &lease.scope);
+                self.insert(holder, key, &lease.scope, uploaded_bytes);
                 return false;
             }
             None if self.watched.len() >= MAX_WATCHED_LEASES => {
@@ -91,13 +93,13 @@ impl LeaseTable {
             }
             None => {}
         }
-        self.insert(holder, key, &lease.scope);
+        self.insert(holder, key, &lease.scope, 0);
         true
     }
 
-    fn insert(&mut self, holder: &Holder, key: LeaseKey, scope: &Scope) {
+    fn insert(&mut self, holder: &Holder, key: LeaseKey, scope: &Scope, uploaded_bytes: u64) {
         let (scope, finding) = (scope.clone(), Arc::default());
-        let lease = WatchedLease { scope, inputs: None, finding, uploaded_bytes: 0 };
+        let lease = WatchedLease { scope, inputs: None, finding, uploaded_bytes };
         let held = self.holders.entry(holder.clone()).or_default();
         held.others.remove(&key);
         held.watched.insert(key, lease);
@@ -117,11 +119,18 @@ impl LeaseTable {
         }
     }
 
-    /// Takes the newest lease of a task that is no execution, for a check whether it is still held.
-    pub(super) fn take_other(&mut self, holder: &Holder) -> Option<LeaseRef> {
-        let (_, lease) = self.holders.get_mut(holder)?.others.pop_last()?;
+    /// The newest lease of a task that is no execution; it may be over.
+    pub(super) fn newest_other(&self, holder: &Holder) -> Option<LeaseRef> {
+        let (_, lease) = self.holders.get(holder)?.others.last_key_value()?;
+        Some(lease.clone())
+    }
+
+    /// Forgets a lease of a task that is no execution, which is over.
+    pub(super) fn forget_other(&mut self, holder: &Holder, lease: &LeaseRef) {
+        if let Some(held) = self.holders.get_mut(holder) {
+            held.others.remove(&key_of(lease));
+        }
         self.drop_empty(holder);
-        Some(lease)
     }
 
     /// Forgets a lease that is over.

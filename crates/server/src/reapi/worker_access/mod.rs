@@ -30,6 +30,7 @@ use crate::edge::auth::{Caller, Identity};
 
 const NO_LEASE: &str = "a worker may upload only while it holds a lease of a task of this tenant, and this identity holds none: \
                         lease a task first, or give the key the role builder";
+const TOO_MANY_LEASES: &str = "too many leases are held at one time to know who uploads under which";
 const NOT_YET: &str = "the server has restarted and does not know yet which workers hold its leases: register the worker or send a \
                        heartbeat, and repeat the call";
 
@@ -117,9 +118,9 @@ impl WorkerAccess {
         if staged.is_empty() {
             return Ok(());
         }
-        blobs.promote(&staging_area, tenant, &staged).await?;
+        // Before they leave the staging area, so that the holder can read them at every moment.
         self.recent().add(&holder, &staged);
-        Ok(())
+        blobs.promote(&staging_area, tenant, &staged).await
     }
 
     /// Makes the outputs visible that the report of a task names which is no execution, such as the large output of a command.
@@ -189,14 +190,14 @@ impl WorkerAccess {
         let (blobs, limits) = (self.0.blobs.clone(), self.0.limits.clone());
         let store = Store { blobs, tenant: tenant.clone(), limits };
         let permit = store.walk().await?;
-        let compute = store.limits.compute.clone();
-        // Decoding a large tree takes long, so it is not done where connections are served.
-        let runtime = tokio::runtime::Handle::current();
-        let walk = move || runtime.block_on(inputs::needed(&store, &permit, &action));
-        let mut found = compute.run(walk).await??;
-        found.sort_unstable();
-        found.dedup();
-        Ok(found)
+        let mut found = inputs::needed(&store, &permit, &action).await?;
+        let bytes = size_of_val(found.as_slice());
+        let sort = move || {
+            found.sort_unstable();
+            found.dedup();
+            found
+        };
+        store.limits.compute.run_on(bytes, sort).await.map_err(Into::into)
     }
 
     /// Counts an upload for a lease of the holder.
@@ -220,14 +221,18 @@ impl WorkerAccess {
     /// Makes sure that a lease is known if one is held.
     async fn find_held(&self, holder: &Holder) -> Result<(), Error> {
         while !self.table().holds_any(holder) {
-            let Some(lease) = self.table().take_other(holder) else {
+            let Some(lease) = self.table().newest_other(holder) else {
                 let is_unclaimed = self.is_anything_unclaimed(holder);
                 let (refusal, why) =
                     if is_unclaimed { (Refusal::NotYet, NOT_YET) } else { (Refusal::Forbidden, NO_LEASE) };
                 return Err(Error::refused(refusal, why));
             };
-            if self.is_held(&lease).await? && self.table().watch(holder, &lease) {
+            if !self.is_held(&lease).await? {
+                self.table().forget_other(holder, &lease);
+            } else if self.table().watch(holder, &lease) {
                 self.watch_until_over(lease);
+            } else if !self.table().holds_any(holder) {
+                return Err(Error::refused(Refusal::OverLimit, TOO_MANY_LEASES));
             }
         }
         Ok(())
