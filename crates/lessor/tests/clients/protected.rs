@@ -262,6 +262,6 @@ fn x21_a_worker_on_another_host_runs_actions_with_a_certificate_and_a_key() {
     let ran = run(Some(&builder_key));
     let log = fs::read_to_string(protected.files.path().join("worker.log")).unwrap();
     assert!(ran.code == 0 && ran.stdout.ends_with("ran\n"), "{ran:?}\n{log}");
-    run(Some(&worker_key)).fails(125, &["the roles"]);
+    run(Some(&worker_key)).fails(125, &["the role builder"]);
     run(None).fails(125, &["API key"]);
 }
