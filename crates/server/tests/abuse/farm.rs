@@ -14,7 +14,7 @@ use tonic::{Code, Streaming};
 use wire::grpc::worker_scheduler_client::WorkerSchedulerClient;
 use wire::grpc::{LeaseTaskRequest, LeasedTask, RegisterWorkerRequest, UpdateTaskStatusRequest};
 
-use crate::foreign_content::told;
+use crate::foreign_content::answers_about;
 use crate::guarded::Guarded;
 use crate::keyed::{channel, digest, in_time, upload, with_key};
 
@@ -189,8 +189,8 @@ impl Farm {
     /// Checks that every call tells a key about a blob what it tells about one that does not exist.
     pub(crate) async fn assert_hidden(&self, key: &str, blob: &Digest) {
         let nothing = Digest { size_bytes: blob.size_bytes, ..digest(b"what nobody has") };
-        let absent = told(&self.guarded, key, &nothing).await;
-        assert_eq!(told(&self.guarded, key, blob).await, absent);
+        let absent = answers_about(&self.guarded, key, &nothing).await;
+        assert_eq!(answers_about(&self.guarded, key, blob).await, absent);
         assert_eq!(self.read(key, &[blob]).await, [Code::NotFound]);
     }
 

@@ -21,7 +21,7 @@ use crate::keyed::{channel, digest, upload, with_key};
 const LARGE_BYTES: usize = 600_000;
 
 /// What one is told about a blob by every call that reads.
-pub(crate) async fn told(guarded: &Guarded, key: &str, blob: &Digest) -> Vec<String> {
+pub(crate) async fn answers_about(guarded: &Guarded, key: &str, blob: &Digest) -> Vec<String> {
     let channel = channel(guarded).await;
     let mut cas = ContentAddressableStorageClient::new(channel.clone());
     let digests = vec![blob.clone()];
@@ -68,10 +68,11 @@ async fn a_foreign_digest_looks_like_one_of_nothing() {
     let blob = upload(&guarded, &ada, &[content]).await.remove(0);
     let nothing = digest(b"what nobody has");
     let nothing = Digest { size_bytes: blob.size_bytes, ..nothing };
-    let (foreign, absent) = (told(&guarded, &eve, &blob).await, told(&guarded, &eve, &nothing).await);
+    let (foreign, absent) =
+        (answers_about(&guarded, &eve, &blob).await, answers_about(&guarded, &eve, &nothing).await);
     assert_eq!(foreign, absent);
     assert!(foreign.iter().all(|told| !told.contains("200 OK")), "{foreign:?}");
-    let own = told(&guarded, &ada, &blob).await;
+    let own = answers_about(&guarded, &ada, &blob).await;
     assert!(own.iter().zip(&foreign).all(|(own, foreign)| own != foreign), "its owner has it: {own:?}");
 }
 

@@ -10,6 +10,7 @@ use std::time::Duration;
 use authority::LeaseRef;
 use authority::command::{ExtendLease, ReportCompletion};
 use blobs::{Digest, Error};
+use coordinator::{Handle, Unavailable};
 use tokio::time::{Instant, timeout, timeout_at};
 use tonic::{Code as GrpcCode, Status};
 
@@ -59,7 +60,7 @@ impl Executions {
         }
         // A lease that is over makes nothing visible; and after a restart its holder may not be known.
         let worker = match caller.worker_only() {
-            Some(identity) if self.is_live(report).await? => {
+            Some(identity) if is_live(&self.handle, lease).await? => {
                 self.worker_access.note_lease(caller, lease);
                 Some(identity)
             }
@@ -92,7 +93,7 @@ impl Executions {
             Ok((_, missing)) => outputs_missing(&missing),
             Err(status) => to_problem(status),
         };
-        if !self.is_live(report).await? {
+        if !is_live(&self.handle, lease).await? {
             return Ok(None);
         }
         // What is not decided only now is decided when the same report comes again.
@@ -122,16 +123,14 @@ impl Executions {
             }
         }
     }
+}
 
-    /// Whether the lease of the report could still commit it.
-    async fn is_live(&self, report: &ReportCompletion) -> Result<bool, Problem> {
-        let lease = &report.lease;
-        let detail = self.handle.task(lease.scope.clone(), lease.task).await?;
-        let current = detail.as_ref().and_then(|detail| detail.view.task.lease());
-        let now = self.handle.now();
-        Ok(current
-            .is_some_and(|current| current.fencing_token == lease.fencing_token && !current.is_over(now)))
-    }
+/// Whether a lease could still commit a report.
+pub(crate) async fn is_live(handle: &Handle, lease: &LeaseRef) -> Result<bool, Unavailable> {
+    let detail = handle.task(lease.scope.clone(), lease.task).await?;
+    let current = detail.as_ref().and_then(|detail| detail.view.task.lease());
+    let now = handle.now();
+    Ok(current.is_some_and(|current| current.fencing_token == lease.fencing_token && !current.is_over(now)))
 }
 
 fn names_outputs(result: &ActionResult) -> bool {

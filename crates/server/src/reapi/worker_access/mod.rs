@@ -23,7 +23,7 @@ use self::lease_table::{Holder, LeaseTable, UnreadLease, key_of};
 use self::recent_uploads::RecentUploads;
 use self::worker_blobs::WorkerBlobs;
 use super::concurrency::ConcurrencyLimits;
-use super::execution::{InFlightExecutions, inputs};
+use super::execution::{self, InFlightExecutions, inputs};
 use super::store::{self, Store};
 use crate::convert::Problem;
 use crate::edge::auth::{Caller, Identity};
@@ -141,7 +141,7 @@ impl WorkerAccess {
         match self.promote(identity, &tenant, &named).await {
             // A blob that is gone since is missing for whoever reads the result.
             Ok(()) | Err(Error::NotFound(_)) => Ok(()),
-            Err(error) => Err(super::execution::to_problem(store::status(error))),
+            Err(error) => Err(execution::to_problem(store::status(error))),
         }
     }
 
@@ -239,12 +239,8 @@ impl WorkerAccess {
     }
 
     async fn is_held(&self, lease: &LeaseRef) -> Result<bool, Error> {
-        let detail = self.0.handle.task(lease.scope.clone(), lease.task).await;
-        let detail = detail.map_err(|error| Error::refused(Refusal::NotYet, &error.to_string()))?;
-        let now = self.0.handle.now();
-        let current = detail.as_ref().and_then(|detail| detail.view.task.lease());
-        Ok(current
-            .is_some_and(|current| current.fencing_token == lease.fencing_token && !current.is_over(now)))
+        let is_live = execution::is_live(&self.0.handle, lease).await;
+        is_live.map_err(|error| Error::refused(Refusal::NotYet, &error.to_string()))
     }
 
     /// Whether a lease of the tenant may be the holder's although nobody has claimed it since the start.
