@@ -128,6 +128,12 @@ const TEST_TOOLS: &[Tool] = &[
         needed_for: "checking the metrics",
     },
     Tool {
+        name: "postgres",
+        probe: &["sh", "-c", "ls /usr/lib/postgresql/*/bin/postgres"],
+        package: "postgresql",
+        needed_for: "the ledger in a database",
+    },
+    Tool {
         name: "npm",
         probe: &["npm", "--version"],
         package: "npm",

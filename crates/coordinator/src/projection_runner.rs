@@ -23,6 +23,8 @@ pub struct ProjectionRunner {
     reader: Arc<dyn Reader>,
     history: LedgerHistory,
     offsets: Arc<dyn ProjectionOffsets>,
+    /// The epoch of the owner that runs the projection.
+    epoch: u64,
     applied_up_to: Position,
     /// The offset that a start would find.
     saved: Position,
@@ -36,6 +38,7 @@ impl ProjectionRunner {
     pub fn open(
         projection: Box<dyn Projection>,
         offsets: Arc<dyn ProjectionOffsets>,
+        epoch: u64,
         reader: Arc<dyn Reader>,
     ) -> Result<ProjectionRunner, Error> {
         let name = projection.name();
@@ -50,14 +53,23 @@ impl ProjectionRunner {
                     "a projection is ahead of the ledger, which was restored from an older copy; the projection is rebuilt"
                 );
                 // Before the ledger grows past the lost offset.
-                offsets.save(name, oldest)?;
+                offsets.save(name, oldest, epoch)?;
                 oldest
             }
             None => oldest,
         };
         let hold = reader.hold(projection.name(), saved.next())?;
         let history = LedgerHistory::new(reader.clone());
-        Ok(ProjectionRunner { projection, reader, history, offsets, applied_up_to: saved, saved, hold })
+        Ok(ProjectionRunner {
+            projection,
+            reader,
+            history,
+            offsets,
+            epoch,
+            applied_up_to: saved,
+            saved,
+            hold,
+        })
     }
 
     pub fn name(&self) -> &str {
@@ -103,7 +115,7 @@ impl ProjectionRunner {
     /// the records after the saved offset again.
     pub fn save(&mut self) -> Result<(), Error> {
         if !self.is_saved() {
-            self.offsets.save(self.projection.name(), self.applied_up_to)?;
+            self.offsets.save(self.projection.name(), self.applied_up_to, self.epoch)?;
             self.saved = self.applied_up_to;
             self.hold.advance(self.saved.next())?;
         }

@@ -57,7 +57,7 @@ fn follow(offsets_disk: &FakeDisk, ledger: &FileLedger) -> (ProjectionRunner, Ar
     let shown = Arc::new(Mutex::new(Vec::new()));
     let projection = Box::new(Notes(shown.clone()));
     let offsets = Arc::new(OffsetFiles::new(Arc::new(offsets_disk.clone())));
-    (ProjectionRunner::open(projection, offsets, Arc::new(ledger.reader())).unwrap(), shown)
+    (ProjectionRunner::open(projection, offsets, 1, Arc::new(ledger.reader())).unwrap(), shown)
 }
 
 #[test]

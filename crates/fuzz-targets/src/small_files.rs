@@ -37,14 +37,14 @@ pub(crate) fn offset(input: &[u8]) {
     disk.put(PROJECTION, input.to_vec());
     let offsets = OffsetFiles::new(Arc::new(disk));
     if let Ok(Some(position)) = offsets.load(PROJECTION) {
-        assert!(offsets.save(PROJECTION, position).is_ok());
+        assert!(offsets.save(PROJECTION, position, 0).is_ok());
         assert!(offsets.load(PROJECTION).is_ok_and(|loaded| loaded == Some(position)));
     }
 }
 
 pub(crate) fn offsets() -> Vec<Vec<u8>> {
     let disk = FakeDisk::new();
-    let saved = OffsetFiles::new(Arc::new(disk.clone())).save(PROJECTION, Position(1_234_567));
+    let saved = OffsetFiles::new(Arc::new(disk.clone())).save(PROJECTION, Position(1_234_567), 0);
     assert!(saved.is_ok(), "the disk takes it");
     vec![disk.content(PROJECTION).unwrap_or_default(), b"1234567\n".to_vec()]
 }

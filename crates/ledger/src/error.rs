@@ -127,6 +127,9 @@ pub enum Refusal {
     /// Another batch took the position, or will take the positions before it.
     #[error("it starts at position {found}, but the ledger continues at {expected}")]
     Fenced { expected: Position, found: Position },
+    /// The storage holds another batch at a position that this writer knows to be durable, or has lost that batch for good.
+    #[error("the storage has another history from position {at} on than this node")]
+    Forked { at: Position },
     #[error("its {bytes} bytes are more than the storage takes at once")]
     TooLarge { bytes: usize },
     #[error("no space is left for it")]

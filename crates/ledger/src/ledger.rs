@@ -17,6 +17,22 @@ pub trait Ledger: Send {
     /// Makes a batch durable at exactly its position, or refuses the batch as fenced when that position is taken.
     fn append(&mut self, batch: &Batch) -> Result<(), AppendError>;
 
+    /// Returns when nobody has appended after this writer, and every batch that it knows to be durable still is. Answers
+    /// that rest on no new batch wait for this where there are other writers.
+    fn confirm(&mut self) -> Result<(), AppendError> {
+        Ok(())
+    }
+
+    /// Whether other nodes may append too. A backend whose lock keeps them out needs no confirmation.
+    fn has_other_writers(&self) -> bool {
+        false
+    }
+
+    /// For a backend that may wait without end for its storage: makes it return at once, with an unknown outcome.
+    fn stop_waiting(&self) -> Option<StopWaiting> {
+        None
+    }
+
     /// Starts a snapshot that holds at least the effects of every record up to `begin`.
     fn begin_snapshot(&self, begin: Position) -> Result<Box<dyn SnapshotSink>, SnapshotError>;
 
@@ -45,6 +61,9 @@ pub trait Ledger: Send {
         None
     }
 }
+
+/// Ends a wait for the storage. See [`Ledger::stop_waiting`].
+pub type StopWaiting = Box<dyn Fn() + Send + Sync>;
 
 /// Receives records in order, until it breaks.
 pub type Visit<'a> = dyn FnMut(Position, &[u8]) -> ControlFlow<()> + 'a;
@@ -178,8 +197,9 @@ pub trait SnapshotSource: Send {
 pub trait ProjectionOffsets: Send + Sync {
     /// The last position that the projection has applied; `None` when nothing was ever saved.
     fn load(&self, projection: &str) -> Result<Option<Position>, Error>;
-    /// Makes the offset durable. A crash leaves the old offset or the new one.
-    fn save(&self, projection: &str, applied_up_to: Position) -> Result<(), Error>;
+    /// Makes the offset durable. A crash leaves the old offset or the new one. Where several nodes share the storage, an
+    /// offset of a later epoch stays.
+    fn save(&self, projection: &str, applied_up_to: Position, epoch: u64) -> Result<(), Error>;
 }
 
 /// How much more can be stored.

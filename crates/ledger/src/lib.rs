@@ -12,8 +12,10 @@ pub mod file;
 mod history_record;
 mod hold;
 mod ledger;
+mod link;
 pub mod memory;
 mod pipeline;
+pub mod postgres;
 pub mod record;
 mod recovery;
 
@@ -24,6 +26,7 @@ pub use error::{AppendError, Damage, Error, ErrorKind, Refusal, SnapshotError};
 pub use history_record::HistoryRecord;
 pub use ledger::{
     DiskSpace, Hold, InspectVisit, Inspected, Job, Ledger, ProjectionOffsets, Reader, Seen, SnapshotInfo,
-    SnapshotSink, SnapshotSource, Storage, StoredBatch, Unfinished, Visit,
+    SnapshotSink, SnapshotSource, StopWaiting, Storage, StoredBatch, Unfinished, Visit,
 };
+pub use link::Link;
 pub use recovery::{Recovery, RecoveryError};

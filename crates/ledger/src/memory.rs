@@ -28,7 +28,7 @@ struct Content {
     snapshots: Vec<(SnapshotInfo, Vec<Vec<u8>>)>,
     trim_is_due: bool,
     holds: Holds,
-    offsets: HashMap<String, Position>,
+    offsets: HashMap<String, (Position, u64)>,
 }
 
 impl MemoryStorage {
@@ -132,11 +132,14 @@ impl Reader for MemoryStorage {
 
 impl ProjectionOffsets for MemoryStorage {
     fn load(&self, projection: &str) -> Result<Option<Position>, Error> {
-        Ok(self.content().offsets.get(projection).copied())
+        Ok(self.content().offsets.get(projection).map(|(at, _)| *at))
     }
 
-    fn save(&self, projection: &str, applied_up_to: Position) -> Result<(), Error> {
-        self.content().offsets.insert(projection.to_owned(), applied_up_to);
+    fn save(&self, projection: &str, applied_up_to: Position, epoch: u64) -> Result<(), Error> {
+        let offsets = &mut self.content().offsets;
+        if offsets.get(projection).is_none_or(|(_, saved)| *saved <= epoch) {
+            offsets.insert(projection.to_owned(), (applied_up_to, epoch));
+        }
         Ok(())
     }
 }

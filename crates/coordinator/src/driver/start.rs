@@ -152,8 +152,10 @@ pub fn start(storage: Storage, options: Options) -> Result<Running, StartError> 
     state.set_tenant_limits(options.tenant_limits);
     state.set_queue_defaults(options.queue_defaults);
     state.set_queue_creation(options.queue_creation);
+    // The epoch that this start will record.
+    let epoch = state.owner().map_or(1, |owner| owner.epoch + 1);
     let clock = Arc::new(Clock::start(state.time()));
-    let hold = purge_hold(&state, clock.now(), &*offsets);
+    let hold = purge_hold(&state, clock.now(), &*offsets, epoch);
     let (tasks, found) = (state.len(), state.position());
 
     // Not bounded by itself: one batch, one snapshot step and one job of each kind are in work at a time, and each
@@ -191,7 +193,7 @@ pub fn start(storage: Storage, options: Options) -> Result<Running, StartError> 
         .projections
         .into_iter()
         .map(|projection| {
-            let runner = ProjectionRunner::open(projection, offsets.clone(), reader.clone())?;
+            let runner = ProjectionRunner::open(projection, offsets.clone(), epoch, reader.clone())?;
             let (progress, applied) = watch::channel(runner.applied_up_to());
             Ok((runner.spawn(durable_positions.clone(), progress)?, applied))
         })
@@ -258,7 +260,7 @@ impl Driver {
 }
 
 /// Until when nothing is purged for its age: for a while after the clock jumped, also if that was an earlier start.
-fn purge_hold(state: &State, now: Time, offsets: &dyn ProjectionOffsets) -> Time {
+fn purge_hold(state: &State, now: Time, offsets: &dyn ProjectionOffsets, epoch: u64) -> Time {
     let gap = now.since_ms(state.time());
     if state.is_empty() || gap <= PLAUSIBLE_GAP_MS {
         match offsets.load(CLOCK_JUMP) {
@@ -277,7 +279,7 @@ fn purge_hold(state: &State, now: Time, offsets: &dyn ProjectionOffsets) -> Time
     }
     let end = now.plus_ms(PURGE_HOLD_MS);
     // Before this start's first record, which hides the jump from the next start.
-    if let Err(error) = offsets.save(CLOCK_JUMP, Position(end.0)) {
+    if let Err(error) = offsets.save(CLOCK_JUMP, Position(end.0), epoch) {
         tracing::warn!(%error, "the purge hold could not be saved; a restart within the hour purges old tasks");
     }
     end

@@ -51,7 +51,7 @@ impl ProjectionOffsets for OffsetFiles {
     }
 
     /// Replaces the whole file, so that a power loss never leaves half an offset.
-    fn save(&self, projection: &str, applied_up_to: Position) -> Result<(), crate::Error> {
+    fn save(&self, projection: &str, applied_up_to: Position, _epoch: u64) -> Result<(), crate::Error> {
         let temp = format!("{projection}.tmp");
         let file = atomic::create(&*self.disk, &temp)?;
         atomic::write_synced(&*file, &temp, encode(applied_up_to).as_bytes())?;

@@ -2,6 +2,9 @@
 //! line to [`for_each_backend`].
 
 mod appends;
+mod database_failures;
+mod database_setup;
+mod fencing;
 mod offsets;
 mod readers;
 mod recovery;
@@ -15,6 +18,7 @@ use std::sync::Arc;
 use authority::Time;
 use ledger::file::{FileLedger, OffsetFiles, Options};
 use ledger::memory::MemoryStorage;
+use ledger::postgres::{self, Cluster, Server};
 use ledger::{Batch, BatchBuilder, ClusterId, Ledger, Position, Reader, Storage};
 
 const END: Position = Position(u64::MAX);
@@ -51,9 +55,39 @@ fn open_files(path: &Path) -> Storage {
     Storage { ledger: Box::new(ledger), offsets: Arc::new(offsets) }
 }
 
+/// A database of its own on the server that the tests share.
+struct Database(Server);
+
+const CLUSTER: Cluster = Cluster { id: ClusterId([5; 16]), shards: 1, key_print: [9; 16] };
+
+impl Database {
+    fn create() -> Database {
+        let url = test_servers::postgres::shared().create_database();
+        let server = server(&url);
+        postgres::initialize(&server, CLUSTER).expect("the database is new");
+        Database(server)
+    }
+}
+
+/// A server that loses everything with the machine.
+fn server(url: &str) -> Server {
+    Server { config: url.parse().expect("an address"), tls: None, unsafe_no_sync: true }
+}
+
+fn database_options(node: &str) -> postgres::Options {
+    postgres::Options { history_max_bytes: 0, ..postgres::Options::new(node, CLUSTER.key_print) }
+}
+
+impl Backend for Database {
+    fn open(&self) -> Storage {
+        postgres::open(self.0.clone(), database_options("a")).expect("the database is ours")
+    }
+}
+
 fn for_each_backend(test: impl Fn(&dyn Backend)) {
     test(&Files(tempfile::tempdir().expect("a directory")));
     test(&MemoryStorage::default());
+    test(&Database::create());
 }
 
 /// The record that the suite writes at a position.

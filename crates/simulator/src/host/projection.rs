@@ -65,7 +65,7 @@ impl SimulatedProjection {
     ) -> Result<SimulatedProjection, String> {
         let consumer = Arc::new(Mutex::new(Consumer::default()));
         let offsets = Arc::new(OffsetFiles::new(Arc::new(disk.clone())));
-        let runner = ProjectionRunner::open(Box::new(Shared(consumer.clone())), offsets, Arc::new(reader))
+        let runner = ProjectionRunner::open(Box::new(Shared(consumer.clone())), offsets, 1, Arc::new(reader))
             .map_err(|error| format!("a projection cannot load its offset: {error}"))?;
         let disk = disk.clone();
         Ok(SimulatedProjection {

@@ -1,0 +1,132 @@
+//! A batch as a row.
+
+use std::sync::Arc;
+
+use tokio_postgres::Row;
+
+use super::Error;
+use crate::batch::split_body;
+use crate::{Batch, Link, MAX_BATCH_BYTES, Position};
+
+/// Smaller bodies gain too little.
+const COMPRESS_FROM_BYTES: usize = 1 << 10;
+const LEVEL: i32 = 1;
+
+const PLAIN: i16 = 0;
+const ZSTD: i16 = 1;
+
+/// Where a batch ends, and by which row it is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    pub first: Position,
+    pub next: Position,
+    pub link: Link,
+}
+
+/// A row of the table `batch`, in the form in which it is stored.
+#[derive(Clone, Debug)]
+pub(super) struct BatchRow {
+    pub place: Place,
+    pub at: i64,
+    pub epoch: i64,
+    pub codec: i16,
+    pub body: Arc<[u8]>,
+}
+
+/// The columns of a row, in the order of [`BatchRow::read`].
+pub(super) const COLUMNS: &str = "first, next, at, epoch, link, codec, body";
+
+impl Place {
+    /// Reads the columns `first`, `next` and `link`.
+    pub(super) fn read(row: &Row) -> Result<Place, Error> {
+        Ok(Place {
+            first: position(row.get("first")),
+            next: position(row.get("next")),
+            link: link(row.get("link"))?,
+        })
+    }
+}
+
+impl BatchRow {
+    pub(super) fn new(batch: &Batch, before: Link, epoch: u64) -> BatchRow {
+        let body = batch.body();
+        let compressed = (body.len() >= COMPRESS_FROM_BYTES)
+            .then(|| zstd::bulk::compress(body, LEVEL).ok())
+            .flatten()
+            .filter(|compressed| compressed.len() < body.len());
+        let (codec, body) = match compressed {
+            Some(compressed) => (ZSTD, compressed.into()),
+            None => (PLAIN, body.into()),
+        };
+        let link = before.then_batch(batch);
+        BatchRow {
+            place: Place { first: batch.first(), next: batch.next(), link },
+            at: batch.time_ms() as i64,
+            epoch: epoch as i64,
+            codec,
+            body,
+        }
+    }
+
+    pub(super) fn read(row: &Row) -> Result<BatchRow, Error> {
+        Ok(BatchRow {
+            place: Place::read(row)?,
+            at: row.get("at"),
+            epoch: row.get("epoch"),
+            codec: row.get("codec"),
+            body: row.get::<_, &[u8]>("body").into(),
+        })
+    }
+
+    /// The body as it was appended.
+    pub(super) fn unpack(&self) -> Result<Vec<u8>, Error> {
+        match self.codec {
+            PLAIN => Ok(self.body.to_vec()),
+            ZSTD => zstd::bulk::decompress(&self.body, MAX_BATCH_BYTES).map_err(|_| self.damaged()),
+            _ => Err(self.damaged()),
+        }
+    }
+
+    /// Checks the row behind the link of the row before it, and returns its body.
+    pub(super) fn verify(&self, before: Link) -> Result<Vec<u8>, Error> {
+        let body = self.unpack()?;
+        let Place { first, next, link } = self.place;
+        if before.then(first, next, &body) == link { Ok(body) } else { Err(self.damaged()) }
+    }
+
+    /// How many records a body holds.
+    pub(super) fn count(&self) -> u32 {
+        (self.place.next.0 - self.place.first.0) as u32
+    }
+
+    /// The records of an unpacked body, with their positions.
+    pub(super) fn records<'a>(
+        &self,
+        body: &'a [u8],
+    ) -> impl Iterator<Item = Result<(Position, &'a [u8]), Error>> {
+        let damaged = self.damaged();
+        let mut damaged = Some(damaged);
+        (self.place.first.0..).map(Position).zip(split_body(body, self.count())).map_while(
+            move |(position, record)| match record {
+                Some(record) => Some(Ok((position, record))),
+                None => damaged.take().map(Err),
+            },
+        )
+    }
+
+    pub(super) fn damaged(&self) -> Error {
+        Error::Damaged(format!(
+            "the batch at position {} of the table lessor.batch is not what was appended",
+            self.place.first
+        ))
+    }
+}
+
+pub(super) fn position(column: i64) -> Position {
+    Position(column as u64)
+}
+
+pub(super) fn link(column: &[u8]) -> Result<Link, Error> {
+    let link = column.try_into().map_err(|_| Error::Damaged("a link has not 16 bytes".into()))?;
+    Ok(Link(link))
+}

@@ -1,0 +1,120 @@
+//! Sessions with PostgreSQL: one connection each, with settings that are verified before anything relies on them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream::poll_fn;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_postgres::config::TargetSessionAttrs;
+use tokio_postgres::{AsyncMessage, Client, Config, Connection, NoTls};
+use tokio_postgres_rustls::MakeRustlsConnect;
+
+use super::{Error, Server};
+
+/// The oldest server that has everything the schema uses.
+const MIN_SERVER_VERSION: i32 = 150_000;
+/// A server that does not answer the first byte in this time is not there.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// A connection whose peer is gone is noticed within about this time, on both sides.
+const SILENCE: Duration = Duration::from_secs(5);
+
+/// What an append relies on. A statement is never canceled: a canceled wait for a replica still commits.
+const SETTINGS: &str = "SET synchronous_commit = on; SET statement_timeout = 0; SET lock_timeout = 0; \
+    SET idle_in_transaction_session_timeout = 0; SET default_transaction_isolation = 'read committed'; \
+    SET tcp_user_timeout = 5000; SET tcp_keepalives_idle = 2; SET tcp_keepalives_interval = 1; \
+    SET tcp_keepalives_count = 3";
+
+/// Plans that were made on small tables stay with the session, so a scan must not be chosen even there.
+const PLANS: &str =
+    "SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off; SET jit = off";
+
+const VERIFY: &str = "SELECT current_setting('server_version_num')::int4, \
+    current_setting('synchronous_commit') = 'on' AND current_setting('statement_timeout') = '0', \
+    current_setting('fsync') = 'on' AND current_setting('full_page_writes') = 'on', \
+    pg_is_in_recovery(), pg_backend_pid()";
+
+pub(super) struct Session {
+    pub client: Client,
+    warned: Arc<AtomicBool>,
+}
+
+impl Session {
+    /// Connects to the first host that takes writes.
+    pub(super) async fn connect(server: &Server) -> Result<Session, Error> {
+        let mut config: Config = server.config.clone();
+        config
+            .application_name("lessor")
+            .target_session_attrs(TargetSessionAttrs::ReadWrite)
+            .connect_timeout(CONNECT_TIMEOUT)
+            .tcp_user_timeout(SILENCE)
+            .keepalives_idle(Duration::from_secs(2))
+            .keepalives_interval(Duration::from_secs(1))
+            .keepalives_retries(3);
+        let warned = Arc::new(AtomicBool::new(false));
+        let client = match &server.tls {
+            Some(tls) => {
+                let (client, connection) = config.connect(MakeRustlsConnect::new(tls.clone())).await?;
+                tokio::spawn(drive(connection, warned.clone()));
+                client
+            }
+            None => {
+                let (client, connection) = config.connect(NoTls).await?;
+                tokio::spawn(drive(connection, warned.clone()));
+                client
+            }
+        };
+        client.batch_execute(SETTINGS).await?;
+        client.batch_execute(PLANS).await?;
+        verify(&client, server.unsafe_no_sync).await?;
+        Ok(Session { client, warned })
+    }
+
+    /// Whether the server has warned since the last call. A commit that comes with a warning may not be replicated.
+    pub(super) fn take_warning(&self) -> bool {
+        self.warned.swap(false, Ordering::AcqRel)
+    }
+}
+
+/// Reads what the server sends, until the connection ends. Warnings come before the answer that they belong to.
+async fn drive<S, T>(mut connection: Connection<S, T>, warned: Arc<AtomicBool>)
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+    T: AsyncRead + AsyncWrite + Unpin,
+{
+    let mut messages = poll_fn(move |context| connection.poll_message(context));
+    while let Some(Ok(message)) = messages.next().await {
+        if let AsyncMessage::Notice(notice) = message
+            && notice.severity() == "WARNING"
+        {
+            tracing::warn!(message = notice.message(), "PostgreSQL warns");
+            warned.store(true, Ordering::Release);
+        }
+    }
+}
+
+async fn verify(client: &Client, unsafe_no_sync: bool) -> Result<(), Error> {
+    let row = client.query_one(VERIFY, &[]).await?;
+    let (version, is_set, is_synced): (i32, bool, bool) = (row.get(0), row.get(1), row.get(2));
+    let (is_replica, pid): (bool, i32) = (row.get(3), row.get(4));
+    let refused = |why: &str| Err(Error::Refused(why.to_owned()));
+    if version < MIN_SERVER_VERSION {
+        return refused("the server is older than PostgreSQL 15; upgrade it");
+    }
+    if is_replica {
+        return refused("the server is a replica that takes no writes; name the primary in the URL");
+    }
+    let again: i32 = client.query_one("SELECT pg_backend_pid()", &[]).await?.get(0);
+    if !is_set || pid != again {
+        return refused(
+            "the connection does not keep its session, as behind a transaction pooler; connect to PostgreSQL itself",
+        );
+    }
+    if !is_synced && !unsafe_no_sync {
+        return refused(
+            "fsync or full_page_writes is off, so a power failure would undo acknowledged work; turn both on",
+        );
+    }
+    Ok(())
+}

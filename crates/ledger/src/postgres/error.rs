@@ -1,0 +1,63 @@
+//! What goes wrong between Lessor and PostgreSQL.
+
+use tokio_postgres::error::SqlState;
+
+use crate::{ErrorKind, Position};
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("{}", describe(.0))]
+    Database(#[from] tokio_postgres::Error),
+    /// The server or its content must not be used.
+    #[error("{0}")]
+    Refused(String),
+    #[error("the database holds no Lessor cluster; create one with `lessor cluster init`")]
+    NotInitialized,
+    #[error("the database was changed from outside: {0}")]
+    Damaged(String),
+    #[error("position {0} is not durable yet")]
+    BeyondEnd(Position),
+    #[error("the ledger was closed while it waited for the database")]
+    Closed,
+    #[error("a thread or runtime for the database could not be started: {0}")]
+    Thread(#[from] std::io::Error),
+}
+
+/// The words of the server, where it has said something; the crate's own text only names the kind of error.
+fn describe(error: &tokio_postgres::Error) -> String {
+    match (error.as_db_error(), std::error::Error::source(error)) {
+        (Some(said), _) => format!("PostgreSQL says: {} ({})", said.message(), said.code().code()),
+        (None, Some(source)) => format!("PostgreSQL cannot be used: {error}: {source}"),
+        (None, None) => format!("PostgreSQL cannot be used: {error}"),
+    }
+}
+
+impl Error {
+    pub(super) fn state(&self) -> Option<&SqlState> {
+        match self {
+            Error::Database(error) => error.code(),
+            _ => None,
+        }
+    }
+
+    /// The server has no space for more.
+    pub(super) fn is_full(&self) -> bool {
+        self.state() == Some(&SqlState::DISK_FULL)
+    }
+
+    pub(super) fn is_taken(&self) -> bool {
+        self.state() == Some(&SqlState::UNIQUE_VIOLATION)
+    }
+}
+
+impl From<Error> for crate::Error {
+    fn from(error: Error) -> crate::Error {
+        let kind = match &error {
+            Error::Refused(_) | Error::NotInitialized => ErrorKind::Refused,
+            Error::Damaged(_) => ErrorKind::Damaged,
+            Error::BeyondEnd(_) => ErrorKind::BeyondEnd,
+            Error::Database(_) | Error::Closed | Error::Thread(_) => ErrorKind::Unavailable,
+        };
+        crate::Error::new(kind, error)
+    }
+}

@@ -1,0 +1,171 @@
+//! The ledger of one shard, as its writer sees it.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use authority::{Event, Time};
+use tokio::runtime::Runtime;
+use tokio::sync::watch;
+
+use super::Error;
+use super::append::Writer;
+use super::batch_row::{BatchRow, Place};
+use super::reader::PostgresReader;
+use super::shared::Database;
+use super::snapshot::Sink;
+use super::trim::trim;
+use crate::{
+    AppendError, Batch, DiskSpace, Error as LedgerError, Job, Ledger, Position, Reader, Refusal,
+    SnapshotError, SnapshotSink, StopWaiting, record,
+};
+
+pub struct PostgresLedger {
+    database: Database,
+    reader: PostgresReader,
+    writer: Writer,
+    /// The session of the writer runs on the thread that appends. `None` only while it is dropped.
+    runtime: Option<Runtime>,
+    /// Set when nobody waits for the outcome any more.
+    stop: watch::Sender<bool>,
+    space: DiskSpace,
+    epoch: u64,
+}
+
+impl PostgresLedger {
+    /// Opens the ledger behind its last batch.
+    pub fn open(database: Database) -> Result<PostgresLedger, LedgerError> {
+        let shard = database.shard();
+        let last = database.run(move |session| async move {
+            let sql =
+                "SELECT first, next, link FROM lessor.batch WHERE shard = $1 ORDER BY first DESC LIMIT 1";
+            let row = session.client.query_opt(sql, &[&shard]).await?;
+            row.as_ref().map(Place::read).ok_or_else(|| Error::Damaged("a shard has no batch".to_owned()))?
+        })?;
+        database.set_readable(last.next);
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Error::from)?;
+        Ok(PostgresLedger {
+            reader: PostgresReader::new(database.clone()),
+            writer: Writer::new(database.clone(), last),
+            database,
+            runtime: Some(runtime),
+            stop: watch::Sender::new(false),
+            space: DiskSpace::Plenty,
+            epoch: 0,
+        })
+    }
+
+    fn last(&self) -> Place {
+        self.writer.recent.last()
+    }
+}
+
+/// Runs until it is done or nobody waits for it any more.
+fn block_on(
+    runtime: Option<&Runtime>,
+    stop: &watch::Sender<bool>,
+    work: impl Future<Output = Result<(), AppendError>>,
+) -> Result<(), AppendError> {
+    let closed = || AppendError::Unknown(Error::Closed.into());
+    let mut stopped = stop.subscribe();
+    runtime.ok_or_else(closed)?.block_on(async {
+        tokio::select! {
+            biased;
+            result = work => result,
+            _ = stopped.wait_for(|stop| *stop) => Err(closed()),
+        }
+    })
+}
+
+impl Ledger for PostgresLedger {
+    fn next(&self) -> Position {
+        self.last().next
+    }
+
+    fn append(&mut self, batch: &Batch) -> Result<(), AppendError> {
+        let last = self.last();
+        if batch.first() != last.next {
+            return Err(Refusal::Fenced { expected: last.next, found: batch.first() }.into());
+        }
+        if batch.is_empty() {
+            return self.confirm();
+        }
+        if let Some(epoch) = first_epoch(batch, self.epoch) {
+            self.epoch = epoch;
+        }
+        let row = BatchRow::new(batch, last.link, self.epoch);
+        let appended = block_on(self.runtime.as_ref(), &self.stop, self.writer.append(row));
+        match &appended {
+            Ok(()) => {
+                self.space = DiskSpace::Plenty;
+                self.database.set_readable(batch.next());
+            }
+            Err(AppendError::Refused(Refusal::NoSpace)) => self.space = DiskSpace::Nothing,
+            Err(_) => {}
+        }
+        appended
+    }
+
+    fn confirm(&mut self) -> Result<(), AppendError> {
+        block_on(self.runtime.as_ref(), &self.stop, self.writer.confirm())
+    }
+
+    fn has_other_writers(&self) -> bool {
+        true
+    }
+
+    fn stop_waiting(&self) -> Option<StopWaiting> {
+        let stop = self.stop.clone();
+        Some(Box::new(move || {
+            stop.send_replace(true);
+        }))
+    }
+
+    fn begin_snapshot(&self, begin: Position) -> Result<Box<dyn SnapshotSink>, SnapshotError> {
+        Ok(Box::new(Sink::begin(&self.database, begin).map_err(LedgerError::from)?))
+    }
+
+    fn reader(&self) -> Arc<dyn Reader> {
+        Arc::new(self.reader.clone())
+    }
+
+    fn space(&self) -> DiskSpace {
+        self.space
+    }
+
+    fn tend(&mut self, now: Time) -> Option<Job> {
+        if self.space == DiskSpace::Nothing {
+            // Only another attempt shows whether there is space again.
+            self.space = DiskSpace::FinishOnly;
+            return Some(Job::new("lessor-space", || {}));
+        }
+        let database = self.database.clone();
+        database.take_trim().then(|| {
+            Job::new("lessor-trim", move || {
+                if let Err(error) = trim(&database, now.0) {
+                    tracing::warn!(%error, "history could not be trimmed; the next snapshot tries again");
+                }
+            })
+        })
+    }
+}
+
+impl Drop for PostgresLedger {
+    /// The last owner may be an asynchronous task, where a runtime must not be waited for.
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+/// The epoch of a batch with which a node takes over. Only the first batch of a writer has one.
+fn first_epoch(batch: &Batch, known: u64) -> Option<u64> {
+    if known > 0 {
+        return None;
+    }
+    batch.records().find_map(|(_, bytes)| match record::decode(bytes).ok()?.event {
+        Event::OwnerTookOver(event) => Some(event.epoch),
+        _ => None,
+    })
+}

@@ -1,0 +1,78 @@
+//! The PostgreSQL backend: the ledger of a cluster in a database that several nodes share.
+//!
+//! A batch is one row. Its link, a hash over the batch and everything before it, is the fence: a row is inserted only
+//! behind the row that its writer knows, in one statement. An append is durable when PostgreSQL has acknowledged its
+//! commit without a warning. `docs/postgres.md` describes the tables and what each failure can lose.
+
+mod append;
+mod batch_row;
+mod connection;
+mod error;
+mod ledger;
+mod offsets;
+mod page;
+mod reader;
+mod recent;
+mod schema;
+mod shared;
+mod snapshot;
+mod trim;
+
+use std::sync::Arc;
+
+pub use error::Error;
+pub use ledger::PostgresLedger;
+pub use offsets::OffsetRows;
+pub use reader::PostgresReader;
+pub use schema::{Cluster, SCHEMA_VERSION, initialize};
+pub use shared::Database;
+
+use crate::Storage;
+
+/// Seven days.
+const DEFAULT_HISTORY_MAX_AGE_MS: u64 = 7 * 24 * 60 * 60 * 1000;
+const DEFAULT_HISTORY_MAX_BYTES: u64 = 10 << 30;
+
+/// How to reach the database.
+#[derive(Clone)]
+pub struct Server {
+    /// Hosts, user, password and database.
+    pub config: tokio_postgres::Config,
+    /// For servers that ask for TLS; without it connections are not encrypted.
+    pub tls: Option<rustls::ClientConfig>,
+    /// Use a server that acknowledges commits which a power failure can undo. For tests.
+    pub unsafe_no_sync: bool,
+}
+
+/// The settings of a ledger in PostgreSQL.
+#[derive(Clone)]
+pub struct Options {
+    pub shard: u32,
+    /// The name of this node.
+    pub node: String,
+    /// The fingerprint of the cluster key. A database that was initialized with another key is refused.
+    pub key_print: [u8; 16],
+    /// Batches that the snapshots cover are kept as history for this long.
+    pub history_max_age_ms: u64,
+    /// Batches that the snapshots cover are kept as history up to this size in total.
+    pub history_max_bytes: u64,
+}
+
+impl Options {
+    pub fn new(node: &str, key_print: [u8; 16]) -> Options {
+        Options {
+            shard: 0,
+            node: node.to_owned(),
+            key_print,
+            history_max_age_ms: DEFAULT_HISTORY_MAX_AGE_MS,
+            history_max_bytes: DEFAULT_HISTORY_MAX_BYTES,
+        }
+    }
+}
+
+/// Opens the ledger of a shard behind its last batch. Several nodes may do so; the first append fences all others.
+pub fn open(server: Server, options: Options) -> Result<Storage, crate::Error> {
+    let database = Database::connect(server, options)?;
+    let offsets = Arc::new(OffsetRows::new(database.clone()));
+    Ok(Storage { ledger: Box::new(PostgresLedger::open(database)?), offsets })
+}

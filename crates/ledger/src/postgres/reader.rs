@@ -1,0 +1,214 @@
+//! Reads the ledger beside its writer, on any node.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::ControlFlow;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use authority::Time;
+
+use super::Error;
+use super::batch_row::{BatchRow, COLUMNS, position};
+use super::page::visit_rows;
+use super::shared::Database;
+use super::snapshot::{self, BlockRows};
+use crate::{
+    Error as LedgerError, Hold, InspectVisit, Inspected, Position, Reader, Seen, SnapshotInfo,
+    SnapshotSource, StoredBatch, Visit,
+};
+
+/// The batches of a task's history lie close together, and are read again for each of its records.
+const CACHE_BYTES: usize = 64 << 20;
+
+/// Cheap to clone.
+#[derive(Clone)]
+pub struct PostgresReader {
+    database: Database,
+    cache: Arc<Mutex<Cache>>,
+}
+
+impl PostgresReader {
+    pub fn new(database: Database) -> PostgresReader {
+        PostgresReader { database, cache: Arc::default() }
+    }
+
+    /// The batch that holds a position; `None` when it is trimmed.
+    fn batch(&self, at: Position) -> Result<Option<Arc<Unpacked>>, Error> {
+        let cache = || self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(found) = cache().get(at) {
+            return Ok(Some(found));
+        }
+        let (shard, wanted) = (self.database.shard(), at.0 as i64);
+        let row = self.database.run(move |session| async move {
+            let sql = format!(
+                "SELECT {COLUMNS} FROM lessor.batch WHERE shard = $1 AND first <= $2 AND first > 0 \
+                 ORDER BY first DESC LIMIT 1"
+            );
+            session.client.query_opt(&sql, &[&shard, &wanted]).await?.as_ref().map(BatchRow::read).transpose()
+        })?;
+        let Some(row) = row.filter(|row| at < row.place.next) else { return Ok(None) };
+        let unpacked = Arc::new(Unpacked { body: row.unpack()?, row });
+        cache().insert(unpacked.clone());
+        Ok(Some(unpacked))
+    }
+
+    fn visit(&self, from: Position, to: Position, visit: &mut Visit<'_>) -> Result<Option<Position>, Error> {
+        visit_rows(&self.database, from, &mut |row, body| {
+            for record in row.records(&body) {
+                let (position, bytes) = record?;
+                if position > to || (position >= from && visit(position, bytes).is_break()) {
+                    return Ok(ControlFlow::Break(()));
+                }
+            }
+            Ok(if row.place.next > to { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+        })
+    }
+}
+
+impl Reader for PostgresReader {
+    fn first(&self) -> Result<Position, LedgerError> {
+        let shard = self.database.shard();
+        let first = self.database.run(move |session| async move {
+            let sql = "SELECT first FROM lessor.batch WHERE shard = $1 AND first > 0 ORDER BY first LIMIT 1";
+            Ok(session.client.query_opt(sql, &[&shard]).await?.map(|row| position(row.get(0))))
+        })?;
+        first.map_or_else(|| self.next(), Ok)
+    }
+
+    fn next(&self) -> Result<Position, LedgerError> {
+        let readable = self.database.readable();
+        if readable < Position(u64::MAX) {
+            return Ok(readable);
+        }
+        let shard = self.database.shard();
+        Ok(self.database.run(move |session| async move {
+            let sql = "SELECT next FROM lessor.batch WHERE shard = $1 ORDER BY first DESC LIMIT 1";
+            let row = session.client.query_opt(sql, &[&shard]).await?;
+            row.map(|row| position(row.get(0)))
+                .ok_or_else(|| Error::Damaged("a shard has no batch".to_owned()))
+        })?)
+    }
+
+    fn record(&self, at: Position) -> Result<Option<Vec<u8>>, LedgerError> {
+        if at >= self.next()? {
+            return Err(Error::BeyondEnd(at).into());
+        }
+        let Some(batch) = self.batch(at)? else { return Ok(None) };
+        for record in batch.row.records(&batch.body) {
+            let (position, bytes) = record?;
+            if position == at {
+                return Ok(Some(bytes.to_vec()));
+            }
+        }
+        Ok(None)
+    }
+
+    fn read(&self, from: Position, to: Position, visit: &mut Visit<'_>) -> Result<(), LedgerError> {
+        let to = to.min(Position(self.next()?.0 - 1));
+        if from > to {
+            return Ok(());
+        }
+        match self.visit(from, to, visit)? {
+            Some(begin) if begin <= from => Ok(()),
+            _ => Err(LedgerError::trimmed(from, self.first()?)),
+        }
+    }
+
+    fn seek(&self, time: Time) -> Result<Position, LedgerError> {
+        // Batches are in the order of time, but only their positions have an index: a binary search.
+        let (mut low, mut high) = (self.first()?, self.next()?);
+        while low.0 + 1 < high.0 {
+            let middle = Position(low.0 + (high.0 - low.0) / 2);
+            match self.batch(middle)? {
+                Some(batch) if (batch.row.at as u64) >= time.0 => high = batch.row.place.first.max(low),
+                Some(batch) if batch.row.place.first > low => low = batch.row.place.first,
+                Some(batch) => low = batch.row.place.next.min(high),
+                None => return self.first(),
+            }
+        }
+        Ok(self
+            .batch(low)?
+            .filter(|batch| (batch.row.at as u64) < time.0)
+            .map_or(self.first()?, |batch| batch.row.place.first))
+    }
+
+    fn snapshots(&self) -> Result<Vec<SnapshotInfo>, LedgerError> {
+        Ok(snapshot::list(&self.database)?)
+    }
+
+    fn load_snapshot(&self, info: &SnapshotInfo) -> Result<Box<dyn SnapshotSource>, LedgerError> {
+        Ok(Box::new(BlockRows::open(&self.database, info)?))
+    }
+
+    fn hold(&self, _name: &str, from: Position) -> Result<Box<dyn Hold>, LedgerError> {
+        Ok(self.database.holds(|holds| holds.hold(from)))
+    }
+
+    fn inspect(&self, visit: &mut InspectVisit<'_>) -> Result<Inspected, LedgerError> {
+        let first = self.first()?;
+        let mut inspected = Inspected {
+            next: first,
+            cluster: Some(self.database.cluster().id),
+            first_part: "lessor.batch".to_owned(),
+            ..Inspected::default()
+        };
+        let mut batches = 0;
+        visit_rows(&self.database, first, &mut |row, body| {
+            batches += 1;
+            inspected.next = row.place.next;
+            let stored = StoredBatch {
+                file: "lessor.batch",
+                offset: row.place.first.0,
+                bytes: row.body.len() as u64,
+                first: row.place.first,
+                count: row.count(),
+            };
+            if visit(Seen::Batch(stored)).is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+            for record in row.records(&body) {
+                let (position, bytes) = record?;
+                if visit(Seen::Record(position, bytes)).is_break() {
+                    return Ok(ControlFlow::Break(()));
+                }
+            }
+            Ok(ControlFlow::Continue(()))
+        })?;
+        inspected.parts = vec![("batches", batches)];
+        Ok(inspected)
+    }
+}
+
+struct Unpacked {
+    row: BatchRow,
+    body: Vec<u8>,
+}
+
+/// Batches by their first position; the oldest entry goes first.
+#[derive(Default)]
+struct Cache {
+    batches: BTreeMap<Position, Arc<Unpacked>>,
+    order: VecDeque<Position>,
+    bytes: usize,
+}
+
+impl Cache {
+    fn get(&self, at: Position) -> Option<Arc<Unpacked>> {
+        let (_, batch) = self.batches.range(..=at).next_back()?;
+        (at < batch.row.place.next).then(|| batch.clone())
+    }
+
+    fn insert(&mut self, batch: Arc<Unpacked>) {
+        let first = batch.row.place.first;
+        self.bytes += batch.body.len();
+        if let Some(old) = self.batches.insert(first, batch) {
+            self.bytes -= old.body.len();
+        } else {
+            self.order.push_back(first);
+        }
+        while self.bytes > CACHE_BYTES
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.bytes -= self.batches.remove(&oldest).map_or(0, |batch| batch.body.len());
+        }
+    }
+}

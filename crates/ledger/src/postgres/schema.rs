@@ -1,0 +1,85 @@
+//! The schema, its creation and its migrations.
+
+use tokio_postgres::{Client, GenericClient};
+
+use super::batch_row::link;
+use super::connection::Session;
+use super::{Error, Server};
+use crate::{ClusterId, Link};
+
+/// The version of the schema that this software uses. Migrations go forward only, and never rewrite `batch`.
+pub const SCHEMA_VERSION: i32 = 1;
+/// The newest record format that this software reads and writes.
+pub(super) const RECORD_FORMAT: i32 = 1;
+/// The most shards of a cluster: task ids hold 12 bits of the shard.
+const MAX_SHARDS: u32 = 4_096;
+/// Only one node changes the schema at a time.
+const SCHEMA_LOCK: i64 = 0x6c65_7373_6f72;
+
+const SCHEMA: &str = include_str!("schema.sql");
+
+/// The cluster that a database belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cluster {
+    pub id: ClusterId,
+    pub shards: u32,
+    pub key_print: [u8; 16],
+}
+
+/// Creates the schema of a new cluster. Refuses a database that has one.
+pub fn initialize(server: &Server, cluster: Cluster) -> Result<(), crate::Error> {
+    if !(1..=MAX_SHARDS).contains(&cluster.shards) {
+        let refused = format!("a cluster has 1 to {MAX_SHARDS} shards");
+        return Err(Error::Refused(refused).into());
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Error::from)?;
+    Ok(runtime.block_on(create(server, cluster))?)
+}
+
+async fn create(server: &Server, cluster: Cluster) -> Result<(), Error> {
+    let mut client = Session::connect(server).await?.client;
+    let transaction = client.transaction().await?;
+    transaction.execute("SELECT pg_advisory_xact_lock($1)", &[&SCHEMA_LOCK]).await?;
+    if has_schema(&transaction).await? {
+        let refused = "the database holds a Lessor cluster already; nothing was changed";
+        return Err(Error::Refused(refused.to_owned()));
+    }
+    transaction.batch_execute(SCHEMA).await?;
+    let row = "INSERT INTO lessor.cluster (id, shards, schema_version, format, key_print) VALUES ($1, $2, $3, $4, $5)";
+    let (id, key_print) = (&cluster.id.0[..], &cluster.key_print[..]);
+    let shards = cluster.shards as i32;
+    transaction.execute(row, &[&id, &shards, &SCHEMA_VERSION, &RECORD_FORMAT, &key_print]).await?;
+    for shard in 0..cluster.shards {
+        let Link(origin) = Link::origin(cluster.id, shard);
+        let row = "INSERT INTO lessor.batch VALUES ($1, 0, 1, 0, 0, $2, 0, '')";
+        transaction.execute(row, &[&(shard as i32), &&origin[..]]).await?;
+    }
+    transaction.commit().await?;
+    Ok(())
+}
+
+async fn has_schema(client: &impl GenericClient) -> Result<bool, Error> {
+    let found = "SELECT to_regclass('lessor.cluster') IS NOT NULL";
+    Ok(client.query_one(found, &[]).await?.get(0))
+}
+
+/// Reads which cluster the database belongs to, and refuses one that this software does not understand.
+pub(super) async fn read_cluster(client: &Client) -> Result<Cluster, Error> {
+    if !has_schema(client).await? {
+        return Err(Error::NotInitialized);
+    }
+    let row = client
+        .query_opt("SELECT id, shards, schema_version, format, key_print FROM lessor.cluster", &[])
+        .await?
+        .ok_or(Error::NotInitialized)?;
+    let (schema, format): (i32, i32) = (row.get("schema_version"), row.get("format"));
+    if schema != SCHEMA_VERSION || format > RECORD_FORMAT {
+        return Err(Error::Refused(format!(
+            "the database has schema {schema} and record format {format}, this software uses schema \
+             {SCHEMA_VERSION} and reads formats up to {RECORD_FORMAT}; use the version of Lessor that the other nodes use"
+        )));
+    }
+    let Link(id) = link(row.get("id"))?;
+    let Link(key_print) = link(row.get("key_print"))?;
+    Ok(Cluster { id: ClusterId(id), shards: row.get::<_, i32>("shards") as u32, key_print })
+}

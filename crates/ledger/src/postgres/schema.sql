@@ -1,0 +1,82 @@
+-- The schema of the PostgreSQL backend, version 1.
+
+CREATE SCHEMA lessor;
+
+CREATE TABLE lessor.cluster (
+    one bool PRIMARY KEY DEFAULT true CHECK (one),
+    id bytea NOT NULL,
+    shards int NOT NULL,
+    -- The version of this schema.
+    schema_version int NOT NULL,
+    -- The record format that nodes may write.
+    format int NOT NULL,
+    -- A fingerprint of the cluster key; a node with another key is refused.
+    key_print bytea NOT NULL
+);
+
+-- The ledger. Each row names its batch by a link that depends on all batches before it. Row 0 of a shard holds no record;
+-- the first trim removes it.
+CREATE TABLE lessor.batch (
+    shard int,
+    first int8,
+    next int8 NOT NULL CHECK (next > first),
+    at int8 NOT NULL,
+    epoch int8 NOT NULL,
+    link bytea NOT NULL,
+    -- 0: as it is, 1: zstd.
+    codec int2 NOT NULL,
+    body bytea NOT NULL,
+    PRIMARY KEY (shard, first)
+) WITH (fillfactor = 100, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 10000);
+-- Bodies are compressed already.
+ALTER TABLE lessor.batch ALTER body SET STORAGE EXTERNAL;
+
+-- Written last: makes the blocks a snapshot.
+CREATE TABLE lessor.snapshot (
+    shard int,
+    id uuid,
+    begin_ int8 NOT NULL,
+    end_ int8 NOT NULL,
+    blocks int NOT NULL,
+    bytes int8 NOT NULL,
+    PRIMARY KEY (shard, id)
+);
+
+CREATE TABLE lessor.snapshot_block (
+    shard int,
+    id uuid,
+    n int,
+    crc int8 NOT NULL,
+    body bytea NOT NULL,
+    made timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (shard, id, n)
+);
+ALTER TABLE lessor.snapshot_block ALTER body SET STORAGE EXTERNAL;
+
+CREATE TABLE lessor.projection_offset (
+    shard int,
+    projection text,
+    at int8 NOT NULL,
+    epoch int8 NOT NULL,
+    PRIMARY KEY (shard, projection)
+);
+
+-- The nodes of the cluster. A commit to a node's own row is also its barrier: it returns only when everything before it is
+-- as durable as the server promises.
+CREATE TABLE lessor.node (
+    node text PRIMARY KEY,
+    address text NOT NULL DEFAULT '',
+    version text NOT NULL DEFAULT '',
+    beat int8 NOT NULL DEFAULT 0,
+    draining bool NOT NULL DEFAULT false
+) WITH (fillfactor = 50);
+
+-- A hint for routing; the ledger is authoritative.
+CREATE TABLE lessor.shard_owner (
+    shard int PRIMARY KEY,
+    node text NOT NULL,
+    address text NOT NULL,
+    epoch int8 NOT NULL,
+    reason text NOT NULL,
+    since timestamptz NOT NULL DEFAULT now()
+);

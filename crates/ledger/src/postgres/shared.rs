@@ -1,0 +1,196 @@
+//! What the parts of one open ledger share: a connection for everything but appends, and what is known of the cluster.
+
+use std::future::Future;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::runtime::Runtime;
+
+use super::connection::Session;
+use super::schema::{Cluster, read_cluster};
+use super::{Error, Options, Server};
+use crate::Position;
+use crate::hold::Holds;
+
+/// Cheap to clone. Calls block, and may be made on any thread: the connection has a thread of its own.
+#[derive(Clone)]
+pub struct Database(Arc<Inner>);
+
+struct Inner {
+    server: Server,
+    options: Options,
+    cluster: Cluster,
+    /// `None` only while it is dropped.
+    runtime: Option<Runtime>,
+    session: tokio::sync::Mutex<Option<Arc<Session>>>,
+    /// The position after the last record that the writer of this process knows to be durable. Without a writer, all that
+    /// the database holds may be read.
+    readable: AtomicU64,
+    holds: Mutex<Holds>,
+    /// A snapshot was stored since the last trim.
+    trim_is_due: AtomicBool,
+}
+
+impl Database {
+    /// Connects, and checks that the database belongs to this cluster.
+    pub fn connect(server: Server, options: Options) -> Result<Database, Error> {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .thread_name("lessor-postgres")
+            .enable_all()
+            .build()?;
+        let connect = {
+            let server = server.clone();
+            async move {
+                let session = Session::connect(&server).await?;
+                let cluster = read_cluster(&session.client).await?;
+                Ok::<_, Error>((session, cluster))
+            }
+        };
+        let connected = wait(&runtime, connect).and_then(|connected| connected);
+        let (session, cluster) = match connected {
+            Ok(connected) => connected,
+            Err(error) => {
+                runtime.shutdown_background();
+                return Err(error);
+            }
+        };
+        let database = Database(Arc::new(Inner {
+            server,
+            options,
+            cluster,
+            runtime: Some(runtime),
+            session: tokio::sync::Mutex::new(Some(Arc::new(session))),
+            readable: AtomicU64::new(u64::MAX),
+            holds: Mutex::default(),
+            trim_is_due: AtomicBool::new(false),
+        }));
+        database.check()?;
+        Ok(database)
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        let (options, cluster) = (self.options(), self.cluster());
+        if options.key_print != cluster.key_print {
+            let refused =
+                "the database belongs to a cluster with another key; check [cluster] key_file and the URL";
+            return Err(Error::Refused(refused.to_owned()));
+        }
+        if options.shard >= cluster.shards {
+            return Err(Error::Refused(format!("the cluster has only {} shards", cluster.shards)));
+        }
+        Ok(())
+    }
+
+    pub fn cluster(&self) -> Cluster {
+        self.0.cluster
+    }
+
+    pub(super) fn options(&self) -> &Options {
+        &self.0.options
+    }
+
+    pub(super) fn server(&self) -> &Server {
+        &self.0.server
+    }
+
+    /// The shard, as the columns have it.
+    pub(super) fn shard(&self) -> i32 {
+        self.0.options.shard as i32
+    }
+
+    pub(super) fn readable(&self) -> Position {
+        Position(self.0.readable.load(Ordering::Acquire))
+    }
+
+    pub(super) fn set_readable(&self, next: Position) {
+        self.0.readable.store(next.0, Ordering::Release);
+    }
+
+    pub(super) fn note_snapshot(&self) {
+        self.0.trim_is_due.store(true, Ordering::Release);
+    }
+
+    pub(super) fn take_trim(&self) -> bool {
+        self.0.trim_is_due.swap(false, Ordering::AcqRel)
+    }
+
+    pub(super) fn holds<T>(&self, use_holds: impl FnOnce(&Holds) -> T) -> T {
+        use_holds(&self.0.holds.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Runs a query on the connection's own thread and waits for its result.
+    pub(super) fn run<T, F>(&self, query: impl FnOnce(Arc<Session>) -> F + Send + 'static) -> Result<T, Error>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, Error>> + Send + 'static,
+    {
+        self.begin(query).finish()
+    }
+
+    /// Begins a query, whose result is awaited later.
+    pub(super) fn begin<T, F>(&self, query: impl FnOnce(Arc<Session>) -> F + Send + 'static) -> Pending<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, Error>> + Send + 'static,
+    {
+        let (sender, pending) = std::sync::mpsc::sync_channel(1);
+        let inner = self.0.clone();
+        if let Some(runtime) = &self.0.runtime {
+            runtime.spawn(async move {
+                let result = match inner.session().await {
+                    Ok(session) => query(session).await,
+                    Err(error) => Err(error),
+                };
+                // The runtime must not be dropped on its own thread while something waits.
+                drop(inner);
+                let _ = sender.send(result);
+            });
+        }
+        Pending(pending)
+    }
+}
+
+/// The result of a query that was begun.
+pub(super) struct Pending<T>(std::sync::mpsc::Receiver<Result<T, Error>>);
+
+impl<T> Pending<T> {
+    pub(super) fn finish(self) -> Result<T, Error> {
+        self.0.recv().unwrap_or(Err(Error::Closed))
+    }
+}
+
+impl Inner {
+    /// The open session, or a new one when there is none or it broke.
+    async fn session(&self) -> Result<Arc<Session>, Error> {
+        let mut session = self.session.lock().await;
+        if let Some(open) = session.as_ref().filter(|open| !open.client.is_closed()) {
+            return Ok(open.clone());
+        }
+        let opened = Arc::new(Session::connect(&self.server).await?);
+        let found = read_cluster(&opened.client).await?;
+        if found != self.cluster {
+            return Err(Error::Refused("the database now belongs to another cluster".to_owned()));
+        }
+        *session = Some(opened.clone());
+        Ok(opened)
+    }
+}
+
+impl Drop for Inner {
+    /// The last owner may be an asynchronous task, where a runtime must not be waited for.
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+fn wait<T: Send + 'static>(
+    runtime: &Runtime,
+    task: impl Future<Output = T> + Send + 'static,
+) -> Result<T, Error> {
+    let (sender, receiver) = std::sync::mpsc::sync_channel(1);
+    runtime.spawn(async move { drop(sender.send(task.await)) });
+    receiver.recv().map_err(|_| Error::Closed)
+}

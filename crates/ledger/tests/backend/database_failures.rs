@@ -1,0 +1,199 @@
+//! What a database does to an append: lost connections, restarts, failovers that undo commits, no space.
+
+use ledger::{AppendError, DiskSpace, ErrorKind, Position, Refusal};
+use test_servers::postgres::{Postgres, execute, shared};
+
+use crate::{Backend, CLUSTER, Database, append, batch, read, server, tend};
+
+/// The address of the database, for statements of the test itself.
+fn url(database: &Database) -> String {
+    let config = &database.0.config;
+    let (port, name) = (config.get_ports()[0], config.get_dbname().expect("it has a name"));
+    format!("postgres://postgres@127.0.0.1:{port}/{name}")
+}
+
+/// Ends all other connections to the database.
+fn cut(database: &Database) {
+    execute(
+        &url(database),
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()",
+    );
+}
+
+/// Removes the last batches, as a failover to a replica does that lacks the last commits.
+fn lose_from(database: &Database, first: u64) {
+    execute(&url(database), &format!("DELETE FROM lessor.batch WHERE first >= {first}"));
+    cut(database);
+}
+
+#[test]
+fn c5_an_append_goes_on_after_its_connection_was_cut() {
+    let database = Database::create();
+    let mut ledger = database.open().ledger;
+    for _ in 0..5 {
+        append(&mut *ledger, 3);
+        cut(&database);
+    }
+    ledger.confirm().unwrap();
+    assert_eq!(read(&*ledger.reader(), 1), 16);
+}
+
+#[test]
+fn c7_an_append_waits_for_a_server_that_was_killed() {
+    let mut server_process = Postgres::start(&[]);
+    let server = crate::Server { unsafe_no_sync: false, ..server(&server_process.create_database()) };
+    ledger::postgres::initialize(&server, CLUSTER).unwrap();
+    let database = Database(server);
+    let mut ledger = database.open().ledger;
+    append(&mut *ledger, 20);
+    server_process.kill();
+    let waiting = std::thread::spawn(move || {
+        append(&mut *ledger, 20);
+        ledger
+    });
+    server_process.restart();
+    let mut ledger = waiting.join().expect("the append was never refused");
+    ledger.confirm().unwrap();
+    assert_eq!(read(&*ledger.reader(), 1), 41);
+    drop(ledger);
+    assert_eq!(database.open().ledger.next(), Position(41));
+}
+
+#[test]
+fn a_wait_for_the_database_ends_when_nobody_waits_for_the_outcome() {
+    let mut server_process = Postgres::start(&["fsync=off"]);
+    let server = server(&server_process.create_database());
+    ledger::postgres::initialize(&server, CLUSTER).unwrap();
+    let mut ledger = Database(server).open().ledger;
+    append(&mut *ledger, 1);
+    server_process.kill();
+    let stop = ledger.stop_waiting().expect("this backend may wait without end");
+    let waiting = std::thread::spawn(move || ledger.append(&batch(Position(2), 1)));
+    stop();
+    assert!(matches!(waiting.join().unwrap(), Err(AppendError::Unknown(_))));
+}
+
+#[test]
+fn c9_batches_that_a_failover_has_undone_are_appended_again() {
+    let database = Database::create();
+    let mut ledger = database.open().ledger;
+    for _ in 0..30 {
+        append(&mut *ledger, 2);
+    }
+    lose_from(&database, 21);
+    append(&mut *ledger, 2);
+    assert_eq!(read(&*ledger.reader(), 1), 63);
+    lose_from(&database, 41);
+    ledger.confirm().unwrap();
+    assert_eq!(read(&*database.open().ledger.reader(), 1), 63, "a read must not rest on what is lost");
+}
+
+#[test]
+fn c10_a_writer_with_another_history_refuses_and_names_the_position() {
+    let database = Database::create();
+    let mut survivor = database.open().ledger;
+    for _ in 0..10 {
+        append(&mut *survivor, 2);
+    }
+    lose_from(&database, 11);
+    let mut other = database.open().ledger;
+    assert_eq!(other.next(), Position(11));
+    other.append(&batch(Position(11), 3)).unwrap();
+    let forked = |result: Result<(), AppendError>| {
+        matches!(result, Err(AppendError::Refused(Refusal::Forked { at: Position(11) })))
+    };
+    assert!(forked(survivor.confirm()));
+    assert!(forked(survivor.append(&batch(Position(21), 1))));
+    other.append(&batch(Position(14), 30)).unwrap();
+    assert!(forked(survivor.append(&batch(Position(21), 1))));
+    other.confirm().unwrap();
+}
+
+#[test]
+fn a_writer_that_does_not_hold_what_the_database_has_lost_refuses() {
+    let database = Database::create();
+    append(&mut *database.open().ledger, 5);
+    let mut ledger = database.open().ledger;
+    lose_from(&database, 1);
+    let refused = ledger.append(&batch(Position(6), 1));
+    assert!(matches!(refused, Err(AppendError::Refused(Refusal::Forked { .. }))), "{refused:?}");
+}
+
+fn trigger(database: &Database, body: &str) {
+    execute(
+        &url(database),
+        &format!(
+            "CREATE OR REPLACE FUNCTION lessor.test() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {body} RETURN NEW; END $$;
+             CREATE OR REPLACE TRIGGER test BEFORE INSERT ON lessor.batch FOR EACH ROW EXECUTE FUNCTION lessor.test()"
+        ),
+    );
+}
+
+#[test]
+fn c12_a_full_database_refuses_the_batch_and_takes_it_later() {
+    let database = Database::create();
+    let mut ledger = database.open().ledger;
+    append(&mut *ledger, 1);
+    trigger(&database, "RAISE EXCEPTION 'could not extend file' USING ERRCODE = '53100';");
+    let held = batch(Position(2), 1);
+    assert!(matches!(ledger.append(&held), Err(AppendError::Refused(Refusal::NoSpace))));
+    assert_eq!(ledger.space(), DiskSpace::Nothing);
+    trigger(&database, "");
+    tend(&mut *ledger);
+    assert_ne!(ledger.space(), DiskSpace::Nothing, "it is tried again");
+    ledger.append(&held).unwrap();
+    assert_eq!(ledger.space(), DiskSpace::Plenty);
+    assert_eq!(read(&*ledger.reader(), 1), 3);
+}
+
+#[test]
+fn c12_a_database_that_is_read_only_for_a_while_is_waited_for() {
+    let database = Database::create();
+    let mut ledger = database.open().ledger;
+    append(&mut *ledger, 1);
+    let name = database.0.config.get_dbname().unwrap().to_owned();
+    let read_only = |value: &str| {
+        let set = format!("ALTER DATABASE {name} SET default_transaction_read_only = {value}");
+        shared().execute("postgres", &set);
+    };
+    read_only("on");
+    cut(&database);
+    let waiting = std::thread::spawn(move || {
+        append(&mut *ledger, 1);
+        ledger
+    });
+    // Whether it meets the closed door first or finds it open: both must do.
+    read_only("off");
+    let ledger = waiting.join().expect("it was never refused");
+    assert_eq!(read(&*ledger.reader(), 1), 3);
+}
+
+/// C11: a wait for the replica that is canceled ends in a commit with a warning.
+#[test]
+fn c11_a_batch_that_came_with_a_warning_counts_only_after_a_barrier() {
+    let database = Database::create();
+    let mut ledger = database.open().ledger;
+    append(&mut *ledger, 1);
+    let barriers = "SELECT count(*) FROM lessor.node";
+    assert_eq!(execute(&url(&database), barriers), [["0"]], "a plain commit needs none");
+    trigger(&database, "RAISE WARNING 'canceling wait for synchronous replication due to user request';");
+    append(&mut *ledger, 1);
+    assert_eq!(execute(&url(&database), barriers), [["1"]]);
+    assert_eq!(read(&*ledger.reader(), 1), 3);
+}
+
+#[test]
+fn a_batch_that_was_changed_by_hand_is_found() {
+    for change in [
+        "UPDATE lessor.batch SET body = body || 'x' WHERE first = 21",
+        "DELETE FROM lessor.batch WHERE first = 21",
+    ] {
+        let database = Database::create();
+        append(&mut *database.open().ledger, 60);
+        execute(&url(&database), change);
+        let ledger = database.open().ledger;
+        let damaged =
+            ledger.replay(Position(1), &mut |_, _| std::ops::ControlFlow::Continue(())).unwrap_err();
+        assert_eq!(damaged.kind(), ErrorKind::Damaged, "{damaged}");
+    }
+}

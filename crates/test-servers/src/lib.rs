@@ -1,0 +1,4 @@
+//! Starts the servers of others that tests use, each in a directory and on a port of its own. They end with the test.
+
+pub mod postgres;
+mod spawn;
