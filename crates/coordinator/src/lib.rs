@@ -23,7 +23,10 @@ pub use batch_stats::BatchStats;
 pub use clock::{Clock, wall};
 pub use driver::{Failure, INBOX_REQUESTS, Options, Running, StartError, StartReport, start};
 pub use engine::{Activity, Liveness, Registered, Registration, Registry, WorkerStatus};
-pub use handle::Handle;
+pub use handle::{
+    BoxFuture, Call, CallReply, Handle, Inbound, NodeAddress, Notice, NoticeSource, Notices, OwnerHint, Peer,
+    PeerError, RegistryCall, RegistryReply, Router, RouterOptions,
+};
 pub use history::{History, HistoryError, HistoryReader, MAX_HISTORY_RECORDS};
 pub use journal_line::JournalLine;
 pub use ledger::HistoryRecord;

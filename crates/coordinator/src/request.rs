@@ -310,6 +310,8 @@ pub enum Unavailable {
     Stopped,
     #[error("the coordinator has too much to do right now")]
     Overloaded,
+    #[error("no node serves requests right now: the last owner of the ledger is gone, or cannot be reached")]
+    NoOwner,
     #[error("the disk is full: nothing can be recorded until space is freed")]
     NoSpace,
     #[error(

@@ -1,5 +1,9 @@
 //! A whole coordinator on the memory backend: nothing in the coordinator knows where the ledger is stored.
 
+#[path = "memory_backend/failover.rs"]
+mod failover;
+#[path = "memory_backend/repeats.rs"]
+mod repeats;
 mod support;
 
 use std::sync::{Arc, Mutex};

@@ -131,7 +131,7 @@ impl App {
         let callback_url = push.callback_url.as_deref().and_then(|url| Url::parse(url).ok());
         allowed_hosts.extend(callback_url.and_then(|url| url.host_str().map(str::to_owned)));
         metrics.show(handle.metrics());
-        handle.registry().set_heartbeat_timeout_ms(scheduler.heartbeat_timeout.as_millis() as u64);
+        handle.set_heartbeat_timeout(scheduler.heartbeat_timeout);
         let compute = Compute::default();
         let limits = Arc::new(LimitTable::new(tenant_limits, metrics.clone()));
         let executions =

@@ -49,6 +49,7 @@ fn serve_until<'a>(
         }
         // Ends with this function, however that ends.
         let mut beside = JoinSet::new();
+        beside.spawn(follow_configuration(app.clone()));
         if let Ok(address) = listener.tcp.local_addr() {
             beside.spawn(push::run(app.clone(), address, listener.tls.is_some()));
         }
@@ -57,4 +58,17 @@ fn serve_until<'a>(
         }
         listener::run(listener, router(app.clone()), app, limits, shutdown).await
     })
+}
+
+/// Follows the changes that other nodes make to keys and queues. Ends at once where there are no other nodes.
+async fn follow_configuration(app: App) {
+    let mut changes = app.handle.watch_configuration();
+    while changes.changed().await.is_ok() {
+        if app.auth == AuthMode::Keys
+            && let Err(error) = app.keys.load(&app.handle).await
+        {
+            tracing::warn!(%error, "the API keys of other nodes cannot be read; they are read again with the next change");
+        }
+        drop(app.push.wake_on_drop());
+    }
 }

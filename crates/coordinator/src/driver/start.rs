@@ -14,7 +14,7 @@ use super::snapshots::{SNAPSHOT_AFTER_BYTES, SnapshotThread, Snapshots};
 use super::{Driver, Failure, INBOX_REQUESTS};
 use crate::clock::Clock;
 use crate::engine::{DiskSpace, Engine};
-use crate::handle::{Handle, INBOX_KIB, WAITING_KIB};
+use crate::handle::{Handle, INBOX_KIB, Local, WAITING_KIB};
 use crate::history::LedgerHistory;
 use crate::metrics::Metrics;
 use crate::projection::Projection;
@@ -48,6 +48,8 @@ pub struct Options {
     pub node: String,
     /// The last line of the audit trail, recorded with the start.
     pub audit_head: Option<Arc<str>>,
+    /// Where the writer counts. Those of a [`crate::Router`] count on over several coordinators of one process.
+    pub metrics: Metrics,
 }
 
 impl Default for Options {
@@ -62,6 +64,7 @@ impl Default for Options {
             snapshot_after_bytes: SNAPSHOT_AFTER_BYTES,
             node: "embedded".into(),
             audit_head: None,
+            metrics: Metrics::default(),
         }
     }
 }
@@ -166,7 +169,7 @@ pub fn start(storage: Storage, options: Options) -> Result<Running, StartError> 
     let (inbox_sender, inbox) = mpsc::channel(INBOX_REQUESTS);
     let waiting = Waiting::default();
     let (stop, shutdown) = watch::channel(false);
-    let metrics = Metrics::default();
+    let metrics = options.metrics;
     let (takes_work, takes_work_changes) = watch::channel(true);
     let (durable, durable_positions) = watch::channel(state.position());
     let mut driver = Driver {
@@ -222,7 +225,7 @@ pub fn start(storage: Storage, options: Options) -> Result<Running, StartError> 
         let _ = ended_sender.send(result);
     })?;
     let epoch = ready.recv().map_err(|_| Failure("the coordinator's thread ended in a panic".into()))??;
-    let handle = Handle {
+    let handle = Handle::of(Local {
         inbox: inbox_sender,
         inbox_kib: Arc::new(Semaphore::new(INBOX_KIB)),
         waiting_kib: Arc::new(Semaphore::new(WAITING_KIB)),
@@ -234,7 +237,7 @@ pub fn start(storage: Storage, options: Options) -> Result<Running, StartError> 
         metrics,
         takes_work: takes_work_changes,
         durable: durable_positions,
-    };
+    });
     let report = StartReport { snapshot, replayed, replay_took, took: began.elapsed(), tasks, epoch };
     Ok(Running { handle, report, stop, ended, projections, found })
 }

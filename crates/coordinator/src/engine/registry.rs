@@ -1,8 +1,8 @@
 //! The registry of workers that were seen since this process started. It is empty after a restart. It decides which workers
 //! are offered work; a worker that it has not heard of for the heartbeat timeout loses its leases of the scheduler.
 //!
-//! The engine records heartbeats in it. Adapters read and write it directly and not through the writer's queue, because
-//! nothing in it is a decision.
+//! The engine records heartbeats in it. Adapters read and write it through the handle and not through the writer's queue,
+//! because nothing in it is a decision. In a cluster the registry of the owner counts.
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
@@ -94,6 +94,8 @@ struct SeenWorker {
     registered: Option<Registered>,
     /// It unregistered, and was not seen since. It is listed no more, but was not silent either.
     has_left: bool,
+    /// Whether its registration was that of a worker that had started anew.
+    is_start: bool,
 }
 
 impl Default for Registry {
@@ -137,7 +139,11 @@ impl Registry {
         let mut workers = self.lock();
         match workers.get_mut(&key) {
             Some(known) => self.refresh(&key, known, now),
-            None => self.insert(&mut workers, key, SeenWorker { at: now, registered: None, has_left: false }),
+            None => self.insert(
+                &mut workers,
+                key,
+                SeenWorker { at: now, registered: None, has_left: false, is_start: false },
+            ),
         }
     }
 
@@ -149,7 +155,14 @@ impl Registry {
         let key = (scope.clone(), worker.clone());
         let mut workers = self.lock();
         let before = workers.get(&key).filter(|known| !self.is_silent(known, now) && !known.has_left);
-        let is_start = before.is_none_or(|known| known.registered.is_some());
+        // The same registration again is a repeat, whose first answer may be lost: it gets that answer.
+        let is_repeat = |known: &&SeenWorker| {
+            known.registered.as_ref().is_some_and(|before| *before.registration == registration)
+        };
+        let is_start = match before.filter(is_repeat) {
+            Some(known) => known.is_start,
+            None => before.is_none_or(|known| known.registered.is_some()),
+        };
         let before = before.and_then(|known| known.registered.as_ref());
         let before = before.filter(|before| before.registration.session == registration.session);
         let is_stopping = before.is_some_and(|before| before.is_stopping);
@@ -162,7 +175,7 @@ impl Registry {
         }
         let status = WorkerStatus::default();
         let registered = Some(Registered { registration: Arc::new(registration), status, is_stopping });
-        self.insert(&mut workers, key, SeenWorker { at: now, registered, has_left: false });
+        self.insert(&mut workers, key, SeenWorker { at: now, registered, has_left: false, is_start });
         self.has_registered.store(true, Ordering::Relaxed);
         drop(workers);
         self.changed.send_replace(());
@@ -317,7 +330,8 @@ impl Registry {
                     let (tenant, workspace) = (&scope.tenant, &scope.workspace);
                     tracing::info!(%worker, %tenant, %workspace, "worker unregistered");
                 }
-                *known = SeenWorker { at: known.at.max(now), registered: None, has_left: true };
+                *known =
+                    SeenWorker { at: known.at.max(now), registered: None, has_left: true, is_start: false };
                 self.changed.send_replace(());
             }
         }

@@ -2,6 +2,7 @@
 
 #![allow(dead_code)]
 
+pub(crate) mod direct_peer;
 pub(crate) mod stalling_disk;
 
 use std::path::Path;

@@ -90,7 +90,7 @@ async fn until_done(
     order: Order,
     until: Instant,
 ) -> Result<(), Problem> {
-    let mut registrations = app.handle.registry().watch();
+    let mut registrations = app.handle.watch_workers();
     loop {
         let known = app.handle.worker(tenant.clone(), worker.clone()).await?;
         let remaining = until.saturating_duration_since(Instant::now());

@@ -224,7 +224,7 @@ impl Problem {
 impl From<Unavailable> for Problem {
     fn from(why: Unavailable) -> Problem {
         let code = match why {
-            Unavailable::Stopped => Code::NotServing,
+            Unavailable::Stopped | Unavailable::NoOwner => Code::NotServing,
             Unavailable::Overloaded => Code::Overloaded,
             Unavailable::NoSpace => Code::NoSpace,
             Unavailable::OutcomeUnknown => Code::OutcomeUnknown,
@@ -420,6 +420,7 @@ mod tests {
             (Refusal::TenantBytes { tenant: "t".into(), max: 1 }.into(), "tenant_limit"),
             (Refusal::NoSpace.into(), "disk_full"),
             (Unavailable::Stopped.into(), "not_serving"),
+            (Unavailable::NoOwner.into(), "not_serving"),
             (Unavailable::Overloaded.into(), "overloaded"),
             (Unavailable::NoSpace.into(), "no_space"),
             (Unavailable::OutcomeUnknown.into(), "outcome_unknown"),

@@ -64,12 +64,12 @@ struct Serving {
 
 impl Serving {
     /// How a service does, as far as is known here; none when there is no such service.
-    fn status(&self, service: &str) -> Option<ServingStatus> {
+    async fn status(&self, service: &str) -> Option<ServingStatus> {
         let handle = &self.app.handle;
         let is_up = !self.app.is_leaving() && handle.is_serving();
         let serves = match service {
             SCHEDULER => is_up && *handle.takes_work().borrow(),
-            WORKERS => is_up && handle.registry().registered_count(handle.now()) > 0,
+            WORKERS => is_up && handle.registered_count().await.is_ok_and(|count| count > 0),
             "" => is_up,
             name if self.services.contains(&name) => is_up,
             _ => return None,
@@ -86,11 +86,10 @@ impl Serving {
     /// Waits until the registered workers have been silent for too long, should they say nothing more.
     async fn all_silent(&self) {
         let handle = &self.app.handle;
-        let now = handle.now();
-        match handle.registry().registered_until(now) {
+        match handle.registered_for_ms().await {
             // They are forgotten the moment after.
-            Some(until) => sleep(Duration::from_millis(until.since_ms(now) + 1)).await,
-            None => std::future::pending().await,
+            Ok(Some(ms)) => sleep(Duration::from_millis(ms + 1)).await,
+            Ok(None) | Err(_) => std::future::pending().await,
         }
     }
 }
@@ -102,7 +101,7 @@ impl Health for Serving {
         request: Request<HealthCheckRequest>,
     ) -> Result<Response<HealthCheckResponse>, Status> {
         let service = request.get_ref().service.as_str();
-        let status = self.status(service).ok_or_else(|| Status::not_found("no such service"))?;
+        let status = self.status(service).await.ok_or_else(|| Status::not_found("no such service"))?;
         let is_up = status == ServingStatus::Serving && (service != SCHEDULER || self.answers().await);
         let status = if is_up { status } else { ServingStatus::NotServing };
         Ok(Response::new(HealthCheckResponse { status: status.into() }))
@@ -126,10 +125,10 @@ impl Health for Serving {
             let mut too_old = pin!(sleep(max_age));
             // From before the first look, so that no change falls in between.
             let mut takes_work = serving.app.handle.takes_work();
-            let mut workers = serving.app.handle.registry().watch();
+            let mut workers = serving.app.handle.watch_workers();
             loop {
                 let is_last = serving.app.is_leaving() || takes_work.has_changed().is_err();
-                let status = serving.status(&service).unwrap_or(ServingStatus::ServiceUnknown);
+                let status = serving.status(&service).await.unwrap_or(ServingStatus::ServiceUnknown);
                 let answer = HealthCheckResponse { status: status.into() };
                 let is_gone = sent.replace(status) != Some(status) && sender.send(Ok(answer)).await.is_err();
                 if is_last || is_gone {

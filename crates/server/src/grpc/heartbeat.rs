@@ -53,11 +53,11 @@ pub(super) async fn heartbeat(
     caller: &Caller,
     request: &HeartbeatRequest,
 ) -> Result<HeartbeatResponse, Status> {
-    let session = Session::parse(app, scope, caller, &request.worker_id, &request.session_id)?;
+    let session = Session::parse(app, scope, caller, &request.worker_id, &request.session_id).await?;
     at_most("leases", request.leases.len(), MAX_NAMED_LEASES)?;
-    let (said, now) = (worker_status(request.state, request.stats.as_ref()), app.handle.now());
-    let registry = app.handle.registry();
-    let liveness = registry.record_status(&session.scope, &session.worker, session.id.as_ref(), said, now);
+    let said = worker_status(request.state, request.stats.as_ref());
+    let recorded = app.handle.record_status(&session.scope, &session.worker, session.id.as_ref(), said);
+    let liveness = recorded.await.map_err(Problem::from)?;
     let is_registered = matches!(liveness, Liveness::Registered | Liveness::Stopping);
     let leases = if !request.leases.is_empty() {
         extend_named(&session, caller, &request.leases).await?
@@ -66,7 +66,7 @@ pub(super) async fn heartbeat(
     } else {
         // Nobody knows yet whose worker it is; a name alone opens nothing. It was heard nevertheless, so that its registration
         // does not pass for the start of a worker.
-        registry.record_heartbeat(&session.scope, &session.worker, now);
+        app.handle.record_heartbeat(&session.scope, &session.worker).await.map_err(Problem::from)?;
         Vec::new()
     };
     Ok(HeartbeatResponse {

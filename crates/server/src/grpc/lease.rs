@@ -29,9 +29,9 @@ pub(super) async fn lease(
     request: &Request<LeaseTaskRequest>,
 ) -> Result<LeaseTaskResponse, Status> {
     let (asked, deadline) = (request.get_ref(), request.extensions().get::<Deadline>());
-    let session = Session::parse(app, scope, caller, &asked.worker_id, &asked.session_id)?;
+    let session = Session::parse(app, scope, caller, &asked.worker_id, &asked.session_id).await?;
     session.remember_holder().await?;
-    let Registered { registration, status: said, .. } = session.registered()?;
+    let Registered { registration, status: said, .. } = session.registered().await?;
     let max_tasks = usize::try_from(asked.max_tasks)
         .map_err(|_| Problem::field("max_tasks", "must not be negative"))?
         .min(MAX_GRANTS);
@@ -61,7 +61,7 @@ pub(super) async fn lease(
         None => Vec::new(),
     };
     // The session may have been replaced while it waited; what it was given then is the other's to get (W11).
-    if matches!(session.state(), SessionState::Replaced) {
+    if matches!(session.state().await?, SessionState::Replaced) {
         give_back(app, &grants).await?;
         return Err(grpc_status::superseded(&session.worker));
     }

@@ -14,7 +14,7 @@ use crate::convert::{Problem, grpc_status};
 use crate::edge::auth::Caller;
 
 /// Checks that the caller may replace or end a worker, in all workspaces of its tenant.
-pub(super) fn check_replacement(
+pub(super) async fn check_replacement(
     app: &App,
     scope: &Scope,
     caller: &Caller,
@@ -22,7 +22,7 @@ pub(super) fn check_replacement(
     session: Option<&Arc<str>>,
     peer: Option<IpAddr>,
 ) -> Result<(), Status> {
-    let registrations = app.handle.registry().registrations(&scope.tenant, worker, app.handle.now());
+    let registrations = app.handle.registrations(&scope.tenant, worker).await.map_err(Problem::from)?;
     if caller.identity().is_some() {
         return Ok(registrations.iter().try_for_each(|other| check_owner(app, caller, worker, other))?);
     }
@@ -40,7 +40,7 @@ pub(super) fn check_replacement(
 }
 
 /// Checks that the caller may speak for a worker, which its name alone does not prove.
-pub(super) fn check_speaker(
+pub(super) async fn check_speaker(
     app: &App,
     scope: &Scope,
     caller: &Caller,
@@ -49,7 +49,7 @@ pub(super) fn check_speaker(
     if caller.identity().is_none() {
         return Ok(());
     }
-    match app.handle.registry().registered(scope, worker, app.handle.now()) {
+    match app.handle.registered(scope, worker).await? {
         Some(other) => check_owner(app, caller, worker, &other.registration),
         None => Ok(()),
     }

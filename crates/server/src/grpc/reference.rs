@@ -41,7 +41,7 @@ pub(super) async fn by_grants(
     report: &UpdateTaskStatusRequest,
 ) -> Result<LeaseRef, Status> {
     let worker = name("worker_id", &report.worker_id)?;
-    check_speaker(app, scope, caller, &worker).map_err(Problem::on_report)?;
+    check_speaker(app, scope, caller, &worker).await.map_err(Problem::on_report)?;
     let unknown = || Problem::unknown_task(&report.task_id).on_report();
     let task = parse_task_id(&report.task_id).ok_or_else(unknown)?;
     let Some(detail) = app.handle.task(scope.clone(), task).await.map_err(Problem::from)? else {

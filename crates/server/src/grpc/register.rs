@@ -39,9 +39,9 @@ pub(super) async fn register(
     caller.check_properties(&registration.properties)?;
     let session = registration.session.clone();
     let _turn = app.grpc.turn(scope, &worker).await;
-    check_replacement(app, scope, caller, &worker, session.as_ref(), peer)?;
+    check_replacement(app, scope, caller, &worker, session.as_ref(), peer).await?;
     check_leases(app, scope, caller, &worker).await?;
-    let is_start = app.handle.registry().register(scope, &worker, registration, app.handle.now());
+    let is_start = app.handle.register(scope, &worker, registration).await.map_err(Problem::from)?;
     match &session {
         Some(session) => {
             let (worker, session) = (worker.clone(), session.clone());
@@ -94,11 +94,12 @@ pub(super) async fn unregister(
     request: &UnregisterWorkerRequest,
     peer: Option<IpAddr>,
 ) -> Result<UnregisterWorkerResponse, Status> {
-    let session = Session::parse(app, scope, caller, &request.worker_id, &request.session_id)?;
-    check_replacement(app, &session.scope, caller, &session.worker, session.id.as_ref(), peer)?;
+    let session = Session::parse(app, scope, caller, &request.worker_id, &request.session_id).await?;
+    check_replacement(app, &session.scope, caller, &session.worker, session.id.as_ref(), peer).await?;
     check_leases(app, &session.scope, caller, &session.worker).await?;
     // First, so that it is offered nothing between its last lease and its end.
-    app.handle.registry().unregister(&session.scope, &session.worker, session.id.as_ref(), app.handle.now());
+    let unregistered = app.handle.unregister(&session.scope, &session.worker, session.id.as_ref());
+    unregistered.await.map_err(Problem::from)?;
     let released_leases = release_held(&session, ReleaseCause::Worker).await?;
     Ok(UnregisterWorkerResponse { released_leases })
 }

@@ -33,7 +33,7 @@ pub(super) enum SessionState {
 }
 
 impl Session {
-    pub(super) fn parse(
+    pub(super) async fn parse(
         app: &App,
         scope: Scope,
         caller: &Caller,
@@ -42,14 +42,13 @@ impl Session {
     ) -> Result<Session, Problem> {
         let worker = name("worker_id", worker_id)?;
         caller.check_worker(&worker)?;
-        check_speaker(app, &scope, caller, &worker)?;
+        check_speaker(app, &scope, caller, &worker).await?;
         let owner = caller.identity().map(|identity| identity.id().clone());
         Ok(Session { app: app.clone(), scope, worker, id: optional_name("session_id", session_id)?, owner })
     }
 
-    pub(super) fn state(&self) -> SessionState {
-        let handle = &self.app.handle;
-        match handle.registry().registered(&self.scope, &self.worker, handle.now()) {
+    pub(super) async fn state(&self) -> Result<SessionState, Problem> {
+        Ok(match self.app.handle.registered(&self.scope, &self.worker).await? {
             None => SessionState::Unknown,
             Some(other) if self.owner.is_some() && other.registration.owner != self.owner => {
                 SessionState::Unknown
@@ -58,12 +57,12 @@ impl Session {
                 SessionState::Replaced
             }
             Some(registered) => SessionState::Current(registered),
-        }
+        })
     }
 
     /// The registration of the worker, which must be that of this session (S3-33).
-    pub(super) fn registered(&self) -> Result<Registered, Status> {
-        match self.state() {
+    pub(super) async fn registered(&self) -> Result<Registered, Status> {
+        match self.state().await? {
             SessionState::Current(registered) => Ok(registered),
             SessionState::Replaced => Err(grpc_status::superseded(&self.worker)),
             SessionState::Unknown => Err(grpc_status::not_registered(&self.worker)),
@@ -73,9 +72,8 @@ impl Session {
     /// Remembers a worker that asks for tasks while it is not registered, if it holds leases: the coordinator restarted, and
     /// the registration that follows must not pass for the start of a worker.
     pub(super) async fn remember_holder(&self) -> Result<(), Problem> {
-        if matches!(self.state(), SessionState::Unknown) && !self.held().await?.is_empty() {
-            let handle = &self.app.handle;
-            handle.registry().record_heartbeat(&self.scope, &self.worker, handle.now());
+        if matches!(self.state().await?, SessionState::Unknown) && !self.held().await?.is_empty() {
+            self.app.handle.record_heartbeat(&self.scope, &self.worker).await?;
         }
         Ok(())
     }

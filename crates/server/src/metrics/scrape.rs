@@ -27,11 +27,11 @@ pub(crate) async fn serve(Scoped { app, scope }: Scoped, caller: Caller) -> Resu
     let metrics = &app.metrics;
     let ask = async {
         let depths = app.handle.depths(metrics.0.named.clone()).await?;
-        Ok::<_, Problem>((depths, app.handle.status().await?))
+        let registered = app.handle.registered_count().await?;
+        Ok::<_, Problem>((depths, app.handle.status().await?, registered))
     };
-    let (depths, status) = timeout(MAX_WAIT, ask).await.map_err(silent)??;
+    let (depths, status, registered) = timeout(MAX_WAIT, ask).await.map_err(silent)??;
     let now = app.handle.now();
-    let registered = app.handle.registry().registered_count(now);
     metrics.set(&Snapshot { status, depths, registered }, now);
     metrics.0.avg_queue_time.set(app.handle.metrics().avg_queue_time_s());
     metrics.0.avg_execution_time.set(app.handle.metrics().avg_execution_time_s());
@@ -58,7 +58,7 @@ fn text(registry: &Registry) -> Result<Response, Problem> {
 pub(super) struct Snapshot {
     status: Status,
     depths: Vec<Depth>,
-    registered: usize,
+    registered: u64,
 }
 
 impl Snapshot {
@@ -74,7 +74,7 @@ type Gauge = (&'static str, &'static str, fn(&Snapshot) -> u64);
 pub(super) const GAUGES: [Gauge; 14] = [
     ("lessor_queue_length", "Tasks that wait, over all queues.", |at| at.sum(|depth| depth.waiting)),
     ("lessor_active_tasks", "Tasks that are leased, over all queues.", |at| at.sum(|depth| depth.leased)),
-    ("lessor_registered_workers", "Workers that are registered.", |at| at.registered as u64),
+    ("lessor_registered_workers", "Workers that are registered.", |at| at.registered),
     ("lessor_kept_tasks", "Tasks that are kept, also those that are over.", |at| at.status.tasks as u64),
     ("lessor_state_bytes", "Memory for tasks in use.", |at| at.status.state_bytes as u64),
     ("lessor_state_limit_bytes", "Memory that tasks may use.", |at| at.status.max_state_bytes as u64),

@@ -15,10 +15,12 @@ use crate::convert::Problem;
 /// The figures of a tenant as they are now.
 pub(super) async fn registry(app: &App, tenant: &Arc<str>) -> Result<Registry, Problem> {
     let names = app.metrics.0.named.clone();
-    let asked = app.handle.tenant(tenant.clone(), names.clone());
-    let TenantStatus { usage, depths } = *timeout(MAX_WAIT, asked).await.map_err(silent)??;
+    let ask = async {
+        let workers = app.handle.registered_in_tenant(tenant).await?;
+        Ok::<_, Problem>((*app.handle.tenant(tenant.clone(), names.clone()).await?, workers))
+    };
+    let (TenantStatus { usage, depths }, workers) = timeout(MAX_WAIT, ask).await.map_err(silent)??;
     let now = app.handle.now();
-    let workers = app.handle.registry().registered_in_tenant(tenant, now);
     let registry = Registry::new();
     let opts = |name: &str, help: &str| Opts::new(name, help).const_label("tenant", &**tenant);
     let gauge = |name: &str, help: &str, value: u64| {
@@ -27,7 +29,7 @@ pub(super) async fn registry(app: &App, tenant: &Arc<str>) -> Result<Registry, P
     gauge("lessor_queue_length", "Tasks that wait.", depths.iter().map(|depth| depth.waiting).sum());
     gauge("lessor_active_tasks", "Tasks that are leased.", depths.iter().map(|depth| depth.leased).sum());
     gauge("lessor_open_tasks", "Tasks that wait or are leased.", usage.open_tasks as u64);
-    gauge("lessor_registered_workers", "Workers that are registered.", workers as u64);
+    gauge("lessor_registered_workers", "Workers that are registered.", workers);
     gauge("lessor_state_bytes", "Memory for tasks in use.", usage.bytes as u64);
     gauge("lessor_queues", "Queues.", usage.queues as u64);
     let depth = opts("lessor_queue_depth", "Tasks that wait, by queue.");

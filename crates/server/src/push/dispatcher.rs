@@ -20,16 +20,26 @@ use crate::app::App;
 
 /// Pushes tasks until the server stops. The leases of what was pushed stay.
 pub(crate) async fn run(app: App, listening: SocketAddr, is_tls: bool) {
-    let dispatcher = Dispatcher {
-        callback_base_url: app.push.options.callback_base_url(listening, is_tls).into(),
-        is_guessed: app.push.options.is_guessed(listening),
-        tls: None,
-        targets: HashMap::new(),
-        chores: JoinSet::new(),
-        app: app.clone(),
+    let dispatching = async {
+        loop {
+            // In a cluster, the owner pushes.
+            app.handle.owned().await;
+            let dispatcher = Dispatcher {
+                callback_base_url: app.push.options.callback_base_url(listening, is_tls).into(),
+                is_guessed: app.push.options.is_guessed(listening),
+                tls: None,
+                targets: HashMap::new(),
+                chores: JoinSet::new(),
+                app: app.clone(),
+            };
+            tokio::select! {
+                () = dispatcher.run() => return,
+                () = app.handle.disowned() => {}
+            }
+        }
     };
     tokio::select! {
-        () = dispatcher.run() => {}
+        () = dispatching => {}
         () = app.draining() => {}
     }
 }

@@ -276,7 +276,12 @@ async fn a_worker_that_was_pushed_out_of_the_registry_is_told_to_register_and_no
     let (handle, scope) = (&served.running.handle, scope());
     for n in 0..10_000 {
         let other = Registration { registered_at: handle.now(), ..Registration::default() };
-        handle.registry().register(&scope, &format!("other-{n}").into(), other, handle.now().plus_ms(1));
+        handle.local_registry().unwrap().register(
+            &scope,
+            &format!("other-{n}").into(),
+            other,
+            handle.now().plus_ms(1),
+        );
     }
     let task_id = served.submit("q").await;
     is_refused(worker.hear().await, Code::FailedPrecondition, "not_registered");

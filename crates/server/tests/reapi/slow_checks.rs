@@ -1,6 +1,7 @@
 //! C25: a content store that stands still while it is asked for the outputs of completed executions makes no worker silent.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use authority::Scope;
 use bazel_remote_apis::build::bazel::remote::execution::v2::{ActionResult, OutputFile};
@@ -94,7 +95,7 @@ async fn c25_a_worker_is_alive_while_the_outputs_of_its_report_are_checked() {
     let mut worker = served.worker("w").await;
     let (_waiting, task) = leased(&served, "true").await;
     // The pauses between two signs of life are a third of it.
-    served.running.handle.registry().set_heartbeat_timeout_ms(3_000);
+    served.running.handle.set_heartbeat_timeout(Duration::from_secs(3));
     gate.set_open(false);
     let seen = async || {
         let workers = served.running.handle.workers(scope()).await.unwrap();
@@ -110,7 +111,7 @@ async fn c25_a_worker_is_alive_while_the_outputs_of_its_report_are_checked() {
         }
     })
     .await;
-    served.running.handle.registry().set_heartbeat_timeout_ms(120_000);
+    served.running.handle.set_heartbeat_timeout(Duration::from_secs(120));
     gate.set_open(true);
     assert_eq!(in_time(report).await.unwrap().unwrap().into_inner().verdict(), Verdict::Committed);
     served.stop().await;

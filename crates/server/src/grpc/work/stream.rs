@@ -125,7 +125,7 @@ impl Stream {
         deadline: Option<Instant>,
     ) -> Result<(), End> {
         let app = self.session.app.clone();
-        let mut orders = app.handle.registry().watch_orders();
+        let mut orders = app.handle.watch_orders();
         // The operator may have asked this session to stop before the stream began.
         orders.mark_changed();
         let mut server_stops = Box::pin(app.draining());
@@ -136,7 +136,7 @@ impl Stream {
         };
         let mut late = Box::pin(late);
         // Set once nothing more comes in; what is being decided is still answered.
-        let mut ending = self.take(WorkRequest { hello: None, ..first })?;
+        let mut ending = self.take(WorkRequest { hello: None, ..first }).await?;
         loop {
             if self.deciding.is_none()
                 && let Some(end) = ending.take()
@@ -144,7 +144,7 @@ impl Stream {
                 return Err(end);
             }
             if ending.is_none() {
-                self.poll_for_tasks()?;
+                self.poll_for_tasks().await?;
             }
             let open = ending.is_none();
             let next = tokio::select! {
@@ -174,7 +174,7 @@ impl Stream {
                         budget.give_back();
                     }
                     self.heard_at = Instant::now();
-                    ending = self.take(message)?.map(|end| self.no_more(end));
+                    ending = self.take(message).await?.map(|end| self.no_more(end));
                 }
                 Next::Said(Ok(None)) => ending = Some(self.no_more(End::Quietly)),
                 Next::Said(Err(status)) => ending = Some(self.no_more(End::With(status))),
@@ -203,8 +203,7 @@ impl Stream {
 
     /// Passes on that the operator wants the worker to stop. The stream goes on, so that the worker can report what it runs.
     async fn pass_on_stop(&mut self) -> Result<(), End> {
-        let is_stopping =
-            matches!(self.session.state(), SessionState::Current(registered) if registered.is_stopping);
+        let is_stopping = matches!(self.session.state().await?, SessionState::Current(registered) if registered.is_stopping);
         if is_stopping {
             let stop =
                 WorkResponse { should_shutdown: true, stopped_by_operator: true, ..WorkResponse::default() };
@@ -220,7 +219,7 @@ impl Stream {
     }
 
     /// Takes in what a message says. The answer is why it is the last one, if it is.
-    fn take(&mut self, message: WorkRequest) -> Result<Option<End>, End> {
+    async fn take(&mut self, message: WorkRequest) -> Result<Option<End>, End> {
         if message.hello.is_some() {
             return Err(Problem::field("hello", "belongs into the first message only").into());
         }
@@ -231,8 +230,8 @@ impl Stream {
             self.polling = None;
         }
         let Session { app, scope, worker, id, .. } = &self.session;
-        let liveness =
-            app.handle.registry().record_status(scope, worker, id.as_ref(), said, app.handle.now());
+        let recorded = app.handle.record_status(scope, worker, id.as_ref(), said);
+        let liveness = recorded.await.map_err(Problem::from)?;
         self.credit = self.credit.saturating_add(message.credit as usize).min(MAX_CREDIT);
         let batch = Batch { reports: message.reports, heartbeats: message.heartbeats };
         batch.check()?;
@@ -243,11 +242,11 @@ impl Stream {
         Ok((liveness == Liveness::Superseded).then(|| grpc_status::superseded(&self.session.worker).into()))
     }
 
-    fn poll_for_tasks(&mut self) -> Result<(), End> {
+    async fn poll_for_tasks(&mut self) -> Result<(), End> {
         if self.polling.is_some() || self.credit == 0 || self.draining {
             return Ok(());
         }
-        self.session.registered()?;
+        self.session.registered().await?;
         let lease = LeaseTasks { max_tasks: self.credit.min(MAX_GRANTS), ..self.poll.clone() };
         let app = &self.session.app;
         let (handle, wait) = (app.handle.clone(), app.grpc.settings.long_poll_timeout.max(MIN_WAIT));
@@ -257,7 +256,7 @@ impl Stream {
 
     /// Sends tasks in messages that clients can read. What cannot be sent is given back.
     async fn send_tasks(&mut self, grants: Vec<Grant>) -> Result<(), End> {
-        let state = self.session.state();
+        let state = self.session.state().await?;
         if !matches!(state, SessionState::Current(_)) {
             lease::give_back(&self.session.app, &grants).await?;
         }
@@ -305,7 +304,7 @@ async fn register(
     let owner = caller.identity().map(|identity| identity.id().clone());
     let mut session = Session { app, scope, worker, id, owner };
     // Another session may have come in between, whose registration is not this one's.
-    let registered = session.registered()?.registration;
+    let registered = session.registered().await?.registration;
     session.id = registered.session.clone();
     let poll = LeaseTasks {
         scope: session.scope.clone(),

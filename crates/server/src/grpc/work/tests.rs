@@ -46,6 +46,6 @@ async fn a_worker_that_is_told_nothing_more_is_not_heard_either() {
     drop(receiver);
     let caller = (scope.clone(), Caller::default(), None);
     Stream::run(app.clone(), caller, arrived(&[hello, later]), None, Outbox::new(sender), None).await;
-    let registered = app.handle.registry().registered(&scope, &Arc::from("w"), app.handle.now());
+    let registered = app.handle.registered(&scope, &Arc::from("w")).await.unwrap();
     assert_eq!(registered.expect("the hello was heard").status.activity, Activity::Idle);
 }

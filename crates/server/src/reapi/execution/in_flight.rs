@@ -194,7 +194,7 @@ impl InFlightExecutions {
     ) -> Option<Box<TaskDetail>> {
         let handle = &self.0.handle;
         let mut timer = NoWorkerTimer::new(self.0.worker_grace);
-        let mut changes = handle.registry().watch();
+        let mut changes = handle.watch_workers();
         let pauses = ExponentialBuilder::new().without_max_times();
         let pauses = pauses.with_min_delay(MIN_PAUSE).with_max_delay(MAX_PAUSE);
         let mut pause = pauses.build();
@@ -213,7 +213,7 @@ impl InFlightExecutions {
                 return Some(detail);
             }
             let waits = matches!(detail.view.task.phase, Phase::Waiting { .. });
-            let why = if waits { self.nobody_fits(scope, required) } else { None };
+            let why = if waits { self.nobody_fits(scope, required).await } else { None };
             if timer.observe(why.is_some(), handle.now()) {
                 let kill = KillTask { scope: scope.clone(), task, detail: why.map(Arc::from), by: None };
                 let _ = handle.kill(kill).await;
@@ -238,15 +238,15 @@ impl InFlightExecutions {
             tokio::select! {
                 detail = &mut wait => return detail,
                 Ok(()) = changes.changed(), if timer.is_running() => {
-                    timer.observe(self.nobody_fits(scope, required).is_some(), handle.now());
+                    timer.observe(self.nobody_fits(scope, required).await.is_some(), handle.now());
                 }
             }
         }
     }
 
-    /// Why no registered worker could run the execution; none if one could.
-    fn nobody_fits(&self, scope: &Scope, required: &Properties) -> Option<String> {
-        let offered = self.0.handle.registry().offered(scope, self.0.handle.now());
+    /// Why no registered worker could run the execution; none if one could, or if nobody knows.
+    async fn nobody_fits(&self, scope: &Scope, required: &Properties) -> Option<String> {
+        let offered = self.0.handle.offered(scope).await.ok()?;
         let fits = offered.iter().any(|offered| required.satisfied_by(offered));
         (!fits).then(|| platform::explain(required, &offered))
     }

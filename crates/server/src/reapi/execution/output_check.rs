@@ -108,15 +108,14 @@ impl Executions {
     /// Waits for a check, and keeps the worker and its lease alive meanwhile: they must not end because the content store is
     /// slow (C25). A lease whose completion was refused before is left to the worker's own heartbeats.
     async fn keep_alive<T>(&self, lease: &LeaseRef, check: impl Future<Output = T>) -> T {
-        let registry = self.handle.registry();
-        let third = Duration::from_millis((registry.heartbeat_timeout_ms() / 3).max(1));
+        let third = Duration::from_millis((self.handle.heartbeat_timeout_ms() / 3).max(1));
         let mut check = pin!(check);
         loop {
             if let Ok(checked) = timeout(MAX_PAUSE.min(third), &mut check).await {
                 return checked;
             }
             if self.in_flight.is_refused(lease.task, lease.fencing_token) {
-                registry.record_heartbeat(&lease.scope, &lease.worker, self.handle.now());
+                let _ = self.handle.record_heartbeat(&lease.scope, &lease.worker).await;
             } else {
                 // A lease that is over stays over, which the report will be told.
                 let _ = self.handle.heartbeat(ExtendLease { lease: lease.clone() }, None).await;

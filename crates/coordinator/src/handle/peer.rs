@@ -1,0 +1,164 @@
+//! Another node as this node sees it: calls go out, answers and notices of change come in. The relay implements it; tests
+//! implement it without a network.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use authority::{Position, Time};
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::call::{Call, CallReply};
+
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// Another node. Dropping the future of a call tells the node that nobody waits for the answer.
+pub trait Peer: Send + Sync {
+    /// Sends a call to the node, which must own the ledger at `epoch` or later. Waits for a connection until `give_up`, and
+    /// for the answer as long as the connection lives. Times in the call count from zero: see [`Call::rebased`].
+    fn call(&self, call: Call, epoch: u64, give_up: Instant) -> BoxFuture<'_, Result<CallReply, PeerError>>;
+
+    /// Passes the owner's notices on until the connection is lost. Waits for a connection first.
+    fn follow(&self, notices: Notices) -> BoxFuture<'_, ()>;
+}
+
+/// Why another node gave no answer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PeerError {
+    /// Nothing was sent.
+    #[error("the node cannot be reached")]
+    Unreachable,
+    /// The call was sent; whether it was decided is unknown.
+    #[error("the connection to the node was lost")]
+    Lost,
+    /// The node does not own the ledger, or no longer.
+    #[error("the node does not own the ledger")]
+    NotOwner(OwnerHint),
+    /// The node cannot read the call, or this node cannot read the answer: their versions differ too much.
+    #[error("the nodes do not understand each other: {0}")]
+    NotUnderstood(String),
+    /// The node has too many calls of this node in work.
+    #[error("too many calls are on their way to the node")]
+    Overloaded,
+}
+
+/// Who owns the ledger, as far as a node knows.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OwnerHint {
+    pub epoch: u64,
+    /// The name and the address of the owner, if it is known.
+    pub owner: Option<NodeAddress>,
+}
+
+/// A node and where other nodes reach it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeAddress {
+    pub node: Arc<str>,
+    pub address: Arc<str>,
+}
+
+/// What has changed at the owner.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Notice {
+    pub takes_work: bool,
+    pub durable: Position,
+    /// The owner's time.
+    pub now: Time,
+    /// Workers have registered or unregistered.
+    pub registered: bool,
+    /// The operator has given orders.
+    pub ordered: bool,
+    /// Keys, token keys or queues were configured.
+    pub configured: bool,
+}
+
+/// Where notices of the owner go. Cheap to clone: clones share their content.
+#[derive(Clone)]
+pub struct Notices(pub(super) Arc<NoticeBoard>);
+
+pub(super) struct NoticeBoard {
+    pub takes_work: watch::Sender<bool>,
+    pub durable: watch::Sender<Position>,
+    pub registered: watch::Sender<()>,
+    pub ordered: watch::Sender<()>,
+    pub configured: watch::Sender<()>,
+    pub clock: super::follower_clock::FollowerClock,
+}
+
+impl Default for Notices {
+    fn default() -> Notices {
+        Notices(Arc::new(NoticeBoard {
+            takes_work: watch::Sender::new(true),
+            durable: watch::Sender::new(Position::ZERO),
+            registered: watch::Sender::new(()),
+            ordered: watch::Sender::new(()),
+            configured: watch::Sender::new(()),
+            clock: super::follower_clock::FollowerClock::default(),
+        }))
+    }
+}
+
+impl Notices {
+    /// Takes in a notice of the owner.
+    pub fn post(&self, notice: Notice) {
+        let board = &*self.0;
+        board.clock.follow(notice.now);
+        let replace = |last: &mut bool| std::mem::replace(last, notice.takes_work) != notice.takes_work;
+        board.takes_work.send_if_modified(replace);
+        board.durable.send_if_modified(|last| std::mem::replace(last, notice.durable) != notice.durable);
+        let changes = [
+            (notice.registered, &board.registered),
+            (notice.ordered, &board.ordered),
+            (notice.configured, &board.configured),
+        ];
+        for (_, sender) in changes.into_iter().filter(|(is_changed, _)| *is_changed) {
+            sender.send_replace(());
+        }
+    }
+
+    /// Anything may have changed while nothing was heard of the owner.
+    pub fn post_all(&self) {
+        for sender in [&self.0.registered, &self.0.ordered, &self.0.configured] {
+            sender.send_replace(());
+        }
+    }
+
+    pub(super) fn source(&self) -> NoticeSource {
+        NoticeSource {
+            takes_work: self.0.takes_work.subscribe(),
+            durable: self.0.durable.subscribe(),
+            registered: self.0.registered.subscribe(),
+            ordered: self.0.ordered.subscribe(),
+            configured: self.0.configured.subscribe(),
+        }
+    }
+}
+
+/// Reads what is posted, for other nodes.
+pub struct NoticeSource {
+    takes_work: watch::Receiver<bool>,
+    durable: watch::Receiver<Position>,
+    registered: watch::Receiver<()>,
+    ordered: watch::Receiver<()>,
+    configured: watch::Receiver<()>,
+}
+
+impl NoticeSource {
+    /// Waits for a change, at most for `beat`, and describes it. None once nothing more is posted.
+    pub async fn next(&mut self, beat: Duration) -> Option<Notice> {
+        let mut notice = Notice::default();
+        let changed = tokio::select! {
+            changed = self.takes_work.changed() => changed,
+            changed = self.registered.changed() => { notice.registered = true; changed }
+            changed = self.ordered.changed() => { notice.ordered = true; changed }
+            changed = self.configured.changed() => { notice.configured = true; changed }
+            () = tokio::time::sleep(beat) => Ok(()),
+        };
+        changed.ok()?;
+        notice.takes_work = *self.takes_work.borrow_and_update();
+        notice.durable = *self.durable.borrow_and_update();
+        Some(notice)
+    }
+}
