@@ -21,6 +21,11 @@ impl Clock {
         Clock { base: first_time(newest, wall()), zero_ms: boottime_ms() }
     }
 
+    /// Goes on from a time, whatever the wall clock says.
+    pub fn resume(from: Time) -> Clock {
+        Clock { base: from, zero_ms: boottime_ms() }
+    }
+
     pub fn now(&self) -> Time {
         self.base.plus_ms(boottime_ms().saturating_sub(self.zero_ms))
     }

@@ -17,6 +17,7 @@ mod projection_runner;
 mod purged;
 mod request;
 mod rules;
+mod standby;
 mod waiting;
 
 pub use batch_stats::BatchStats;
@@ -40,3 +41,4 @@ pub use request::{
     Status, TaskDetail, TenantStatus, TenantWorker, Unavailable, WaitCondition, WorkerView,
 };
 pub use rules::first_time;
+pub use standby::{Owner, Standby};

@@ -285,10 +285,10 @@ async fn t4_a_clock_jump_that_lies_far_back_holds_nothing() {
     let storage = MemoryStorage::default();
     record_old_task(&storage);
     // The record after the named one is thirty days old.
-    storage.open().offsets.save("clock-jump", ledger::Position(1), 0).unwrap();
+    storage.open().offsets.save("clock-jump", ledger::Position(1), 100).unwrap();
     let running = start_on(storage.open());
     running.stop().await.unwrap();
-    storage.open().offsets.save("clock-jump", ledger::Position(1), 0).unwrap();
+    storage.open().offsets.save("clock-jump", ledger::Position(1), 100).unwrap();
     let running = start_on(storage.open());
     assert!(running.handle.task(scope(), TaskId(1)).await.unwrap().is_none());
     running.stop().await.unwrap();

@@ -57,6 +57,8 @@ pub enum ErrorKind {
     /// The storage is not a ledger that this software may use: another process uses it, it belongs to another
     /// cluster, or newer software wrote it.
     Refused,
+    /// The storage has another history than the one that was followed.
+    Forked,
     /// The position is no longer kept.
     Trimmed,
     /// The position is not durable yet.

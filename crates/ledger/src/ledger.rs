@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use authority::Time;
 
-use crate::{AppendError, Batch, ClusterId, Damage, Error, Position, SnapshotError};
+use crate::{AppendError, Batch, ClusterId, Damage, Error, Link, Position, SnapshotError};
 
 /// An append-only log of records at consecutive positions, with one writer at a time. Calls block.
 pub trait Ledger: Send {
@@ -83,6 +83,18 @@ pub trait Reader: Send + Sync {
     /// Visits the records from `from` up to and including `to`, or up to the end where that is earlier. A trimmed
     /// `from` is an error of the kind `Trimmed`.
     fn read(&self, from: Position, to: Position, visit: &mut Visit<'_>) -> Result<(), Error>;
+
+    /// Visits all records from `from` on for a follower, and returns the link of the last one's batch. `after` is the link
+    /// that an earlier call has returned: if the storage has another history by now, that is an error of the kind `Forked`.
+    /// Backends that keep no links return none.
+    fn follow(
+        &self,
+        from: Position,
+        after: Option<Link>,
+        visit: &mut Visit<'_>,
+    ) -> Result<Option<Link>, Error> {
+        self.read(from, Position(u64::MAX), visit).map(|()| after)
+    }
 
     /// A position that is not trimmed, such that every record before it was made before `time`. Searches by time start
     /// here.

@@ -169,8 +169,7 @@ pub fn shared() -> &'static Postgres {
 
 /// Runs statements in the database of an address, and returns the columns of the rows as text.
 pub fn execute(url: &str, statements: &str) -> Vec<Vec<String>> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    runtime.block_on(async {
+    let run = async {
         let (client, connection) =
             tokio_postgres::connect(url, tokio_postgres::NoTls).await.expect("the server is there");
         tokio::spawn(connection);
@@ -180,6 +179,11 @@ pub fn execute(url: &str, statements: &str) -> Vec<Vec<String>> {
             _ => None,
         });
         rows.map(|row| (0..row.len()).map(|at| row.get(at).unwrap_or("").to_owned()).collect()).collect()
+    };
+    // On a thread of its own: the caller may be asynchronous.
+    std::thread::scope(|scope| {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        scope.spawn(move || runtime.block_on(run)).join().expect("the statements run")
     })
 }
 

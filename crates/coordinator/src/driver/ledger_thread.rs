@@ -8,9 +8,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use authority::{Position, Time};
-use ledger::{AppendError, Batch, DiskSpace, Job, Ledger, Refusal};
+use ledger::{AppendError, Batch, DiskSpace, Job, Ledger, Refusal, StopWaiting};
 use tokio::sync::mpsc::UnboundedSender;
 
+use super::Failure;
 use super::snapshots::{SnapshotEvent, SnapshotThread};
 
 /// The time between two attempts to find space on a full disk.
@@ -25,15 +26,17 @@ pub(super) enum LedgerEvent {
         /// The duration of the append.
         took: Duration,
     },
+    Confirmed,
     /// The batch found no space and is held.
     Held,
     Space(DiskSpace),
     Snapshot(SnapshotEvent),
-    Failed(String),
+    Failed(Failure),
 }
 
 enum Task {
     Append(Batch),
+    Confirm,
     BeginSnapshot { begin: Position, block: Vec<u8> },
     Tend { now: Time },
     JobDone,
@@ -43,11 +46,21 @@ enum Task {
 /// The driver's side of the thread.
 pub(super) struct LedgerThread {
     tasks: Sender<Task>,
+    stop_waiting: Option<StopWaiting>,
 }
 
 impl LedgerThread {
     pub(super) fn append(&self, batch: Batch) {
         self.send(Task::Append(batch));
+    }
+
+    pub(super) fn confirm(&self) {
+        self.send(Task::Confirm);
+    }
+
+    /// Whether the storage may be waited for without end, and the wait can be given up.
+    pub(super) fn may_wait_forever(&self) -> bool {
+        self.stop_waiting.is_some()
     }
 
     pub(super) fn begin_snapshot(&self, begin: Position, block: Vec<u8>) {
@@ -68,6 +81,9 @@ impl LedgerThread {
 impl Drop for LedgerThread {
     fn drop(&mut self) {
         self.send(Task::Stop);
+        if let Some(stop_waiting) = &self.stop_waiting {
+            stop_waiting();
+        }
     }
 }
 
@@ -79,6 +95,7 @@ pub(super) fn spawn(
 ) -> std::io::Result<(LedgerThread, thread::JoinHandle<()>)> {
     let (sender, tasks) = channel();
     let own = sender.clone();
+    let stop_waiting = ledger.stop_waiting();
     let thread = thread::Builder::new().name("lessor-ledger".into()).spawn(move || {
         let _panic_notifier = PanicNotifier(events.clone());
         let mut owner = Owner {
@@ -95,7 +112,7 @@ pub(super) fn spawn(
         // Dropping the ledger releases its lock; no job may touch the storage after that.
         owner.jobs.into_iter().for_each(|job| drop(job.join()));
     })?;
-    Ok((LedgerThread { tasks: sender }, thread))
+    Ok((LedgerThread { tasks: sender, stop_waiting }, thread))
 }
 
 /// Reports a panic of the thread. Others can send events too, so the driver would not notice that this thread ended.
@@ -105,7 +122,7 @@ impl Drop for PanicNotifier {
     fn drop(&mut self) {
         if thread::panicking() {
             let what = "the thread that owns the ledger ended in a panic";
-            let _ = self.0.send(LedgerEvent::Failed(what.to_owned()));
+            let _ = self.0.send(LedgerEvent::Failed(Failure::Ledger(what.to_owned())));
         }
     }
 }
@@ -135,6 +152,10 @@ impl Owner {
             };
             match task {
                 Ok(Task::Append(batch)) => self.append(batch, tasks),
+                Ok(Task::Confirm) => match self.ledger.confirm() {
+                    Ok(()) => self.notify(LedgerEvent::Confirmed),
+                    Err(error) => self.notify(LedgerEvent::Failed(error.into())),
+                },
                 Ok(Task::BeginSnapshot { begin, block }) => {
                     self.snapshots.begin(self.ledger.begin_snapshot(begin), block);
                 }
@@ -160,7 +181,7 @@ impl Owner {
                 self.held = Some(batch);
                 self.notify(LedgerEvent::Held);
             }
-            Err(error) => self.notify(LedgerEvent::Failed(error.to_string())),
+            Err(error) => self.notify(LedgerEvent::Failed(error.into())),
         }
     }
 

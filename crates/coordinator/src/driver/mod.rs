@@ -9,12 +9,14 @@ mod snapshots;
 mod start;
 
 pub use start::{Options, Running, StartError, StartReport, start};
+pub(crate) use start::{Recovered, start_with};
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 use authority::{Position, Time};
+use ledger::{AppendError, Refusal};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::clock::Clock;
@@ -42,8 +44,26 @@ const MAX_SYNC_MS: u64 = 2_000;
 
 /// Why the coordinator ended by itself.
 #[derive(Clone, Debug, thiserror::Error)]
-#[error("the ledger failed, so the coordinator has stopped: {0}")]
-pub struct Failure(pub String);
+pub enum Failure {
+    #[error("the ledger failed, so the coordinator has stopped: {0}")]
+    Ledger(String),
+    /// Another node owns the ledger now. This node may follow it.
+    #[error("another node has taken over the ledger: {0}")]
+    Fenced(String),
+    /// The storage has another history than this node. It must not own the ledger.
+    #[error("the storage has another history than this node from position {at} on")]
+    Forked { at: Position },
+}
+
+impl From<AppendError> for Failure {
+    fn from(error: AppendError) -> Failure {
+        match error {
+            AppendError::Refused(refusal @ Refusal::Fenced { .. }) => Failure::Fenced(refusal.to_string()),
+            AppendError::Refused(Refusal::Forked { at }) => Failure::Forked { at },
+            error => Failure::Ledger(error.to_string()),
+        }
+    }
+}
 
 /// What the driver waits for.
 enum Wake {
@@ -111,6 +131,11 @@ impl Driver {
             if !open && self.pending.is_empty() && (!self.in_flight || self.held) {
                 return self.check_held();
             }
+            if stopping && self.ledger.may_wait_forever() && self.is_stalled() {
+                return Err(Failure::Ledger(
+                    "the storage does not answer, and what was decided last may not be recorded".into(),
+                ));
+            }
             let due = self.until_due();
             // A full disk may stay full, so requests are taken and refused.
             let can_write = !self.in_flight || self.held;
@@ -125,7 +150,7 @@ impl Driver {
             };
             match wake {
                 Wake::Ledger(Some(event)) => self.ledger_event(event)?,
-                Wake::Ledger(None) => return Err(Failure("the ledger thread is gone".into())),
+                Wake::Ledger(None) => return Err(Failure::Ledger("the ledger thread is gone".into())),
                 // The inbox is closed and empty: every handle is gone, or we are stopping.
                 Wake::Requests(0) => open = false,
                 Wake::Requests(_) => self.pending.extend(requests.drain(..)),
@@ -175,11 +200,17 @@ impl Driver {
         self.deliver();
         let batch = if self.in_flight { None } else { self.engine.take_batch() };
         let sent = batch.is_some();
+        let confirms = !sent && !self.in_flight && self.engine.begin_confirmation();
         if let Some(batch) = batch {
             self.snapshots.note_appended(batch.body_bytes());
             self.in_flight = true;
             self.sent_at = self.clock.now();
             self.ledger.append(batch);
+        }
+        if confirms {
+            self.in_flight = true;
+            self.sent_at = self.clock.now();
+            self.ledger.confirm();
         }
         self.notify_takes_work();
         self.snapshots.step(&mut self.engine, &self.ledger);
@@ -213,9 +244,12 @@ impl Driver {
         self.in_flight.then(|| self.sent_at.plus_ms(MAX_SYNC_MS))
     }
 
+    fn is_stalled(&self) -> bool {
+        self.stalls_at().is_some_and(|at| at <= self.clock.now())
+    }
+
     fn notify_takes_work(&self) {
-        let is_stalled = self.stalls_at().is_some_and(|at| at <= self.clock.now());
-        let takes_work = self.disk_space == DiskSpace::Plenty && !is_stalled;
+        let takes_work = self.disk_space == DiskSpace::Plenty && !self.is_stalled();
         self.takes_work.send_if_modified(|last| std::mem::replace(last, takes_work) != takes_work);
     }
 
@@ -227,7 +261,9 @@ impl Driver {
     /// Nobody knows when there will be space, so neither a start nor a stop waits for it.
     fn check_held(&self) -> Result<(), Failure> {
         if self.held {
-            return Err(Failure("the disk is full, and what was decided last is not recorded".into()));
+            return Err(Failure::Ledger(
+                "the disk is full, and what was decided last is not recorded".into(),
+            ));
         }
         Ok(())
     }
@@ -248,15 +284,22 @@ impl Driver {
                 // a busy machine this lets them; on an idle one it returns at once.
                 std::thread::yield_now();
             }
+            LedgerEvent::Confirmed => {
+                self.in_flight = false;
+                self.engine.confirmed();
+                self.deliver();
+            }
             LedgerEvent::Held => {
                 self.held = true;
                 self.set_disk_space(DiskSpace::Nothing);
             }
             LedgerEvent::Space(disk_space) => self.set_disk_space(disk_space),
             LedgerEvent::Snapshot(event) => self.snapshots.event(event, &mut self.engine, &self.ledger),
-            LedgerEvent::Failed(what) => {
-                tracing::error!(%what, "the ledger failed; stopping, because what is on disk is unknown until the next start");
-                return Err(Failure(what));
+            LedgerEvent::Failed(failure) => {
+                if let Failure::Ledger(what) = &failure {
+                    tracing::error!(%what, "the ledger failed; stopping, because what is on disk is unknown until the next start");
+                }
+                return Err(failure);
             }
         }
         Ok(())

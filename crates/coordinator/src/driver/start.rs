@@ -48,6 +48,9 @@ pub struct Options {
     pub node: String,
     /// The last line of the audit trail, recorded with the start.
     pub audit_head: Option<Arc<str>>,
+    /// The time of the owner before this one, where it is known: time goes on from there. Without it time begins with
+    /// the wall clock.
+    pub time: Option<Time>,
     /// Where the writer counts. Those of a [`crate::Router`] count on over several coordinators of one process.
     pub metrics: Metrics,
 }
@@ -64,6 +67,7 @@ impl Default for Options {
             snapshot_after_bytes: SNAPSHOT_AFTER_BYTES,
             node: "embedded".into(),
             audit_head: None,
+            time: None,
             metrics: Metrics::default(),
         }
     }
@@ -127,29 +131,51 @@ impl Running {
     pub async fn failed(&mut self) -> Failure {
         match (&mut self.ended).await {
             Ok(Err(failure)) => failure,
-            Ok(Ok(())) => Failure("the coordinator was stopped".into()),
-            Err(_) => Failure("the coordinator's thread ended in a panic".into()),
+            Ok(Ok(())) => Failure::Ledger("the coordinator was stopped".into()),
+            Err(_) => Failure::Ledger("the coordinator's thread ended in a panic".into()),
         }
     }
 
     /// Stops: no more requests, what was decided becomes durable and is answered, the lock is given back.
     pub async fn stop(self) -> Result<(), Failure> {
         let _ = self.stop.send(true);
-        self.ended.await.unwrap_or_else(|_| Err(Failure("the coordinator's thread ended in a panic".into())))
+        self.ended
+            .await
+            .unwrap_or_else(|_| Err(Failure::Ledger("the coordinator's thread ended in a panic".into())))
     }
+}
+
+/// A state that was recovered from a ledger, and what it took.
+pub(crate) struct Recovered {
+    pub state: State,
+    /// The end of the snapshot that was used, if any.
+    pub snapshot: Option<Position>,
+    pub replayed: u64,
+    pub replayed_bytes: u64,
+    pub took: Duration,
 }
 
 /// Starts a coordinator on a ledger that a storage backend has opened. Blocks while the ledger is replayed.
 pub fn start(storage: Storage, options: Options) -> Result<Running, StartError> {
     let began = Instant::now();
+    let snapshot = storage.ledger.reader().snapshots()?.last().map(|snapshot| snapshot.end);
+    let recovery = Recovery::newest(&*storage.ledger)?;
+    let (replayed, replayed_bytes) = (recovery.records(), recovery.bytes());
+    let state = recovery.into_state();
+    let recovered = Recovered { state, snapshot, replayed, replayed_bytes, took: began.elapsed() };
+    start_with(storage, recovered, options)
+}
+
+/// Starts a coordinator on a ledger whose state was recovered up to its end.
+pub(crate) fn start_with(
+    storage: Storage,
+    recovered: Recovered,
+    options: Options,
+) -> Result<Running, StartError> {
+    let began = Instant::now();
     let Storage { ledger, offsets } = storage;
     let reader = ledger.reader();
-    let snapshot = reader.snapshots()?.last().map(|snapshot| snapshot.end);
-    let replay_began = Instant::now();
-    let recovery = Recovery::newest(&*ledger)?;
-    let replay_took = replay_began.elapsed();
-    let (replayed, replayed_bytes) = (recovery.records(), recovery.bytes());
-    let mut state = recovery.into_state();
+    let Recovered { mut state, snapshot, replayed, replayed_bytes, took: replay_took } = recovered;
     state.set_max_bytes(options.max_state_bytes);
     state.set_max_final_bytes(options.max_final_bytes);
     state.set_tenant_limits(options.tenant_limits);
@@ -157,12 +183,17 @@ pub fn start(storage: Storage, options: Options) -> Result<Running, StartError> 
     state.set_queue_creation(options.queue_creation);
     // The epoch that this start will record.
     let epoch = state.owner().map_or(1, |owner| owner.epoch + 1);
-    let clock = Arc::new(Clock::start(state.time()));
+    let clock = match options.time {
+        Some(time) => Clock::resume(time.max(state.time())),
+        None => Clock::start(state.time()),
+    };
+    let clock = Arc::new(clock);
     let hold = purge_hold(&state, clock.now(), &*offsets, epoch);
     let (tasks, found) = (state.len(), state.position());
 
     // Not bounded by itself: one batch, one snapshot step and one job of each kind are in work at a time, and each
     // answers once.
+    let has_other_writers = ledger.has_other_writers();
     let (events_sender, events) = mpsc::unbounded_channel();
     let (snapshots, snapshot_thread) = SnapshotThread::spawn(events_sender.clone())?;
     let (ledger, ledger_thread) = ledger_thread::spawn(ledger, events_sender, snapshots.clone())?;
@@ -192,39 +223,50 @@ pub fn start(storage: Storage, options: Options) -> Result<Running, StartError> 
         held: false,
         outbox: Vec::new(),
     };
+    if has_other_writers {
+        driver.engine.confirm_answers();
+    }
     let runners = options
         .projections
         .into_iter()
         .map(|projection| {
             let runner = ProjectionRunner::open(projection, offsets.clone(), epoch, reader.clone())?;
             let (progress, applied) = watch::channel(runner.applied_up_to());
-            Ok((runner.spawn(durable_positions.clone(), progress)?, applied))
+            Ok(((runner, progress), applied))
         })
         .collect::<Result<Vec<_>, StartError>>()?;
     let (runners, projections): (Vec<_>, Vec<_>) = runners.into_iter().unzip();
+    let followed = durable_positions.clone();
     let registry = driver.engine.registry().clone();
     let (ended_sender, ended) = oneshot::channel();
     let (ready_sender, ready) = std::sync::mpsc::channel();
     let take_over = TakeOver { node: options.node.as_str().into(), audit_head: options.audit_head };
     std::thread::Builder::new().name("lessor-writer".into()).spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+        let mut threads = vec![ledger_thread, snapshot_thread];
         let result = match runtime {
-            Err(error) => Err(Failure(error.to_string())),
+            Err(error) => Err(Failure::Ledger(error.to_string())),
             Ok(runtime) => runtime.block_on(async {
                 let first = driver.take_over(take_over).await;
                 let _ = ready_sender
                     .send(first.clone().map(|()| driver.engine.state().owner().map_or(0, |o| o.epoch)));
                 first?;
+                // Only an owner runs projections.
+                for (runner, progress) in runners {
+                    let spawned = runner.spawn(followed.clone(), progress);
+                    threads.push(spawned.map_err(|error| Failure::Ledger(error.to_string()))?);
+                }
+                drop(followed);
                 driver.run().await
             }),
         };
         // The driver is gone, so these threads end. When all have ended, the ledger is closed and no thread of this
         // coordinator touches the storage any more.
-        let threads = [ledger_thread, snapshot_thread].into_iter().chain(runners);
-        threads.for_each(|thread| drop(thread.join()));
+        threads.into_iter().for_each(|thread| drop(thread.join()));
         let _ = ended_sender.send(result);
     })?;
-    let epoch = ready.recv().map_err(|_| Failure("the coordinator's thread ended in a panic".into()))??;
+    let epoch =
+        ready.recv().map_err(|_| Failure::Ledger("the coordinator's thread ended in a panic".into()))??;
     let handle = Handle::of(Local {
         inbox: inbox_sender,
         inbox_kib: Arc::new(Semaphore::new(INBOX_KIB)),
@@ -238,7 +280,8 @@ pub fn start(storage: Storage, options: Options) -> Result<Running, StartError> 
         takes_work: takes_work_changes,
         durable: durable_positions,
     });
-    let report = StartReport { snapshot, replayed, replay_took, took: began.elapsed(), tasks, epoch };
+    let took = replay_took + began.elapsed();
+    let report = StartReport { snapshot, replayed, replay_took, took, tasks, epoch };
     Ok(Running { handle, report, stop, ended, projections, found })
 }
 
@@ -252,8 +295,11 @@ impl Driver {
         self.engine.tick(now);
         self.step();
         while self.in_flight {
-            let event =
-                self.events.recv().await.ok_or_else(|| Failure("the ledger thread is gone".into()))?;
+            let event = self
+                .events
+                .recv()
+                .await
+                .ok_or_else(|| Failure::Ledger("the ledger thread is gone".into()))?;
             self.ledger_event(event)?;
             self.check_held()?;
             self.step();

@@ -97,6 +97,12 @@ impl<T: ReplyTo> Engine<T> {
         }
     }
 
+    /// From now on no answer leaves before an append or a confirmation has returned that was begun after its request
+    /// came: other nodes may write too, and this one may not be the owner any more.
+    pub fn confirm_answers(&mut self) {
+        self.answers.need_confirmation();
+    }
+
     pub fn state(&self) -> &State {
         &self.state
     }
@@ -214,6 +220,7 @@ impl<T: ReplyTo> Engine<T> {
     /// The next batch for the disk, unless there is none or another is on its way.
     pub fn take_batch(&mut self) -> Option<Batch> {
         let batch = self.journal.take(self.state.time())?;
+        self.answers.begin_round();
         // Polls that found the batch full are served from the next one.
         self.serve_polls(self.state.time());
         Some(batch)
@@ -222,7 +229,22 @@ impl<T: ReplyTo> Engine<T> {
     /// The batch taken last is durable: its answers may go. Returns what there is to say about it.
     pub fn batch_durable(&mut self, batch: Batch) -> Notes {
         self.answers.durable(Position(batch.next().0 - 1));
+        self.answers.round_returned();
         self.journal.durable(batch)
+    }
+
+    /// Begins a confirmation if an answer waits for one and no batch would do. Asked for while nothing is under way.
+    pub fn begin_confirmation(&mut self) -> bool {
+        let is_wanted = self.journal.bytes() == 0 && self.answers.wants_round();
+        if is_wanted {
+            self.answers.begin_round();
+        }
+        is_wanted
+    }
+
+    /// The confirmation that was begun last has returned: this node still owned the ledger when it began.
+    pub fn confirmed(&mut self) {
+        self.answers.round_returned();
     }
 
     /// Answers that rest on nothing but durable records.

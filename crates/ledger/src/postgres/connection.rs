@@ -8,6 +8,7 @@ use futures_util::StreamExt;
 use futures_util::stream::poll_fn;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_postgres::config::TargetSessionAttrs;
+use tokio_postgres::error::Severity;
 use tokio_postgres::{AsyncMessage, Client, Config, Connection, NoTls};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
@@ -43,6 +44,14 @@ pub(super) struct Session {
 impl Session {
     /// Connects to the first host that takes writes.
     pub(super) async fn connect(server: &Server) -> Result<Session, Error> {
+        Session::connect_and_listen(server, || {}).await
+    }
+
+    /// The same, and calls `notified` for every notification.
+    pub(super) async fn connect_and_listen(
+        server: &Server,
+        notified: impl Fn() + Send + 'static,
+    ) -> Result<Session, Error> {
         let mut config: Config = server.config.clone();
         config
             .application_name("lessor")
@@ -56,12 +65,12 @@ impl Session {
         let client = match &server.tls {
             Some(tls) => {
                 let (client, connection) = config.connect(MakeRustlsConnect::new(tls.clone())).await?;
-                tokio::spawn(drive(connection, warned.clone()));
+                tokio::spawn(drive(connection, warned.clone(), notified));
                 client
             }
             None => {
                 let (client, connection) = config.connect(NoTls).await?;
-                tokio::spawn(drive(connection, warned.clone()));
+                tokio::spawn(drive(connection, warned.clone(), notified));
                 client
             }
         };
@@ -78,18 +87,20 @@ impl Session {
 }
 
 /// Reads what the server sends, until the connection ends. Warnings come before the answer that they belong to.
-async fn drive<S, T>(mut connection: Connection<S, T>, warned: Arc<AtomicBool>)
+async fn drive<S, T>(mut connection: Connection<S, T>, warned: Arc<AtomicBool>, notified: impl Fn())
 where
     S: AsyncRead + AsyncWrite + Unpin,
     T: AsyncRead + AsyncWrite + Unpin,
 {
     let mut messages = poll_fn(move |context| connection.poll_message(context));
     while let Some(Ok(message)) = messages.next().await {
-        if let AsyncMessage::Notice(notice) = message
-            && notice.severity() == "WARNING"
-        {
-            tracing::warn!(message = notice.message(), "PostgreSQL warns");
-            warned.store(true, Ordering::Release);
+        match message {
+            AsyncMessage::Notice(notice) if notice.parsed_severity() == Some(Severity::Warning) => {
+                tracing::warn!(message = notice.message(), "PostgreSQL warns");
+                warned.store(true, Ordering::Release);
+            }
+            AsyncMessage::Notification(_) => notified(),
+            _ => {}
         }
     }
 }

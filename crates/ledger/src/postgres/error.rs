@@ -15,6 +15,8 @@ pub enum Error {
     NotInitialized,
     #[error("the database was changed from outside: {0}")]
     Damaged(String),
+    #[error("the database has another history from position {0} on than the one that was followed")]
+    Forked(Position),
     #[error("position {0} is not durable yet")]
     BeyondEnd(Position),
     #[error("the ledger was closed while it waited for the database")]
@@ -55,6 +57,7 @@ impl From<Error> for crate::Error {
         let kind = match &error {
             Error::Refused(_) | Error::NotInitialized => ErrorKind::Refused,
             Error::Damaged(_) => ErrorKind::Damaged,
+            Error::Forked(_) => ErrorKind::Forked,
             Error::BeyondEnd(_) => ErrorKind::BeyondEnd,
             Error::Database(_) | Error::Closed | Error::Thread(_) => ErrorKind::Unavailable,
         };

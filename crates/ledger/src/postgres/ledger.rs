@@ -153,6 +153,8 @@ impl Ledger for PostgresLedger {
 impl Drop for PostgresLedger {
     /// The last owner may be an asynchronous task, where a runtime must not be waited for.
     fn drop(&mut self) {
+        // Without a writer, readers follow whoever writes.
+        self.database.set_readable(Position(u64::MAX));
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }

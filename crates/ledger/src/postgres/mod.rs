@@ -9,6 +9,7 @@ mod batch_row;
 mod connection;
 mod error;
 mod ledger;
+mod membership;
 mod offsets;
 mod page;
 mod reader;
@@ -22,6 +23,7 @@ use std::sync::Arc;
 
 pub use error::Error;
 pub use ledger::PostgresLedger;
+pub use membership::{Membership, NodeRow, Observed, OwnerRow, ShardRow};
 pub use offsets::OffsetRows;
 pub use reader::PostgresReader;
 pub use schema::{Cluster, SCHEMA_VERSION, initialize};

@@ -16,17 +16,18 @@ const PAGE_ROWS: i64 = 1_024;
 /// Visits batches in order, until it breaks.
 pub(super) type VisitRow<'a> = dyn FnMut(&BatchRow, Vec<u8>) -> Result<ControlFlow<()>, Error> + 'a;
 
-/// Visits every batch from the one that holds `from`, each verified by the link before it. The next page is fetched while
+/// Visits every batch from the one that holds `from`, each verified by the link before it; the first one by `after`. The next page is fetched while
 /// one is visited. Returns where the first batch begins; when that is after `from`, which was trimmed, nothing is visited.
 pub(super) fn visit_rows(
     database: &Database,
     from: Position,
+    after: Option<Link>,
     visit: &mut VisitRow<'_>,
 ) -> Result<Option<Position>, Error> {
     let shard = database.shard();
     let mut pending: Option<Pending<Vec<BatchRow>>> =
         Some(database.begin(move |session| fetch_from(session, shard, from)));
-    let (mut begin, mut before, mut expected): (_, Option<Link>, Option<Position>) = (None, None, None);
+    let (mut begin, mut before, mut expected): (_, Option<Link>, Option<Position>) = (None, after, None);
     while let Some(page) = pending.take() {
         let rows = page.finish()?;
         let Some(last) = rows.last() else { break };
@@ -46,7 +47,10 @@ pub(super) fn visit_rows(
                 )));
             }
             let body = match before {
-                Some(before) => row.verify(before)?,
+                Some(before) => row.verify(before).map_err(|error| match (expected, after) {
+                    (None, Some(_)) => Error::Forked(row.place.first),
+                    _ => error,
+                })?,
                 None => row.unpack()?,
             };
             (before, expected) = (Some(row.place.link), Some(row.place.next));
@@ -60,10 +64,12 @@ pub(super) fn visit_rows(
 
 /// The page that begins with the batch of a position, or with the first one after it.
 async fn fetch_from(session: Arc<Session>, shard: i32, from: Position) -> Result<Vec<BatchRow>, Error> {
-    let holds = "SELECT first FROM lessor.batch WHERE shard = $1 AND first <= $2 AND first > 0 \
-                 ORDER BY first DESC LIMIT 1";
-    let row = session.client.query_opt(holds, &[&shard, &(from.0 as i64)]).await?;
-    let first = row.map_or(from.0.max(1) as i64, |row| row.get(0));
+    let before = "SELECT first, next FROM lessor.batch WHERE shard = $1 AND first <= $2 AND first > 0 \
+                  ORDER BY first DESC LIMIT 1";
+    let from = from.0.max(1) as i64;
+    let row = session.client.query_opt(before, &[&shard, &from]).await?;
+    let holds = row.filter(|row| row.get::<_, i64>(1) > from);
+    let first = holds.map_or(from, |row| row.get(0));
     fetch(&session, shard, first).await
 }
 

@@ -12,7 +12,7 @@ use super::page::visit_rows;
 use super::shared::Database;
 use super::snapshot::{self, BlockRows};
 use crate::{
-    Error as LedgerError, Hold, InspectVisit, Inspected, Position, Reader, Seen, SnapshotInfo,
+    Error as LedgerError, Hold, InspectVisit, Inspected, Link, Position, Reader, Seen, SnapshotInfo,
     SnapshotSource, StoredBatch, Visit,
 };
 
@@ -52,7 +52,7 @@ impl PostgresReader {
     }
 
     fn visit(&self, from: Position, to: Position, visit: &mut Visit<'_>) -> Result<Option<Position>, Error> {
-        visit_rows(&self.database, from, &mut |row, body| {
+        visit_rows(&self.database, from, None, &mut |row, body| {
             for record in row.records(&body) {
                 let (position, bytes) = record?;
                 if position > to || (position >= from && visit(position, bytes).is_break()) {
@@ -113,6 +113,33 @@ impl Reader for PostgresReader {
         }
     }
 
+    fn follow(
+        &self,
+        from: Position,
+        after: Option<Link>,
+        visit: &mut Visit<'_>,
+    ) -> Result<Option<Link>, LedgerError> {
+        let end = self.database.readable();
+        let mut last = after;
+        let begin = visit_rows(&self.database, from, after, &mut |row, body| {
+            if row.place.next > end {
+                return Ok(ControlFlow::Break(()));
+            }
+            for record in row.records(&body) {
+                let (position, bytes) = record?;
+                if position >= from && visit(position, bytes).is_break() {
+                    return Ok(ControlFlow::Break(()));
+                }
+            }
+            last = Some(row.place.link);
+            Ok(ControlFlow::Continue(()))
+        })?;
+        match begin {
+            Some(begin) if begin > from => Err(LedgerError::trimmed(from, begin)),
+            _ => Ok(last),
+        }
+    }
+
     fn seek(&self, time: Time) -> Result<Position, LedgerError> {
         // Batches are in the order of time, but only their positions have an index: a binary search.
         let (mut low, mut high) = (self.first()?, self.next()?);
@@ -152,7 +179,7 @@ impl Reader for PostgresReader {
             ..Inspected::default()
         };
         let mut batches = 0;
-        visit_rows(&self.database, first, &mut |row, body| {
+        visit_rows(&self.database, first, None, &mut |row, body| {
             batches += 1;
             inspected.next = row.place.next;
             let stored = StoredBatch {

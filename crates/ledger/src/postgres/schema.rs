@@ -33,7 +33,11 @@ pub fn initialize(server: &Server, cluster: Cluster) -> Result<(), crate::Error>
         return Err(Error::Refused(refused).into());
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Error::from)?;
-    Ok(runtime.block_on(create(server, cluster))?)
+    // On a thread of its own: the caller may be asynchronous.
+    let created = std::thread::scope(|scope| {
+        scope.spawn(move || runtime.block_on(create(server, cluster))).join().unwrap_or(Err(Error::Closed))
+    });
+    Ok(created?)
 }
 
 async fn create(server: &Server, cluster: Cluster) -> Result<(), Error> {

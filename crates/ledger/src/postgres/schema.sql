@@ -67,8 +67,9 @@ CREATE TABLE lessor.node (
     node text PRIMARY KEY,
     address text NOT NULL DEFAULT '',
     version text NOT NULL DEFAULT '',
+    -- The time of an owner when it last said that it lives.
     beat int8 NOT NULL DEFAULT 0,
-    draining bool NOT NULL DEFAULT false
+    seen timestamptz NOT NULL DEFAULT now()
 ) WITH (fillfactor = 50);
 
 -- A hint for routing; the ledger is authoritative.

@@ -1,7 +1,7 @@
 //! Several writers on one database: the link of a batch fences all but one.
 
 use ledger::postgres::{self, PostgresLedger};
-use ledger::{AppendError, Ledger, Position, Refusal};
+use ledger::{AppendError, ErrorKind, Ledger, Position, Refusal};
 
 use crate::{Backend, Database, append, batch, database_options, read, snapshot, tend};
 
@@ -94,4 +94,34 @@ fn a_reader_without_a_writer_sees_what_others_append() {
     assert_eq!(read(&reader, 1), 13);
     append(&mut ledger, 12);
     assert_eq!(read(&reader, 5), 25);
+}
+
+/// A follower that has everything asks again and again.
+#[test]
+fn a_follower_sees_every_record_once_and_notices_another_history() {
+    let database = Database::create();
+    let mut ledger = database.open().ledger;
+    let reader = ledger.reader();
+    let follow = |from: u64, after| {
+        let mut seen = Vec::new();
+        let link = reader.follow(Position(from), after, &mut |position, _| {
+            seen.push(position.0);
+            std::ops::ControlFlow::Continue(())
+        });
+        (link, seen)
+    };
+    append(&mut *ledger, 12);
+    let (link, seen) = follow(1, None);
+    assert_eq!(seen, (1..=12).collect::<Vec<_>>());
+    let link = link.unwrap();
+    let (again, seen) = follow(13, link);
+    assert_eq!((again.unwrap(), seen), (link, vec![]));
+    append(&mut *ledger, 3);
+    let (last, seen) = follow(13, link);
+    assert_eq!(seen, [13, 14, 15]);
+    let (other, _) = follow(16, link);
+    assert_eq!(other.unwrap(), link, "there is nothing yet");
+    append(&mut *ledger, 1);
+    assert_eq!(follow(16, link).0.unwrap_err().kind(), ErrorKind::Forked);
+    assert_eq!(follow(16, last.unwrap()).1, [16]);
 }

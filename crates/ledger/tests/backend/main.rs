@@ -5,6 +5,7 @@ mod appends;
 mod database_failures;
 mod database_setup;
 mod fencing;
+mod membership;
 mod offsets;
 mod readers;
 mod recovery;

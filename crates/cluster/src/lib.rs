@@ -1,0 +1,12 @@
+//! A node among others that share a ledger in PostgreSQL: it follows the owner as a hot standby, takes over when the
+//! owner is gone, and hands over when it leaves.
+//!
+//! Only liveness depends on anything in here. Who owns the ledger is decided by its next position alone: a node that
+//! suspects wrongly is refused, and an owner that was replaced is fenced.
+
+mod owner_time;
+mod supervisor;
+mod suspicion;
+
+pub use supervisor::{Error, Node, Phase, Supervisor};
+pub use suspicion::TAKEOVER_AFTER;

@@ -1,0 +1,141 @@
+//! Whether the owner of a shard seems to be gone.
+
+use std::time::{Duration, Instant};
+
+use authority::Position;
+use ledger::postgres::Observed;
+
+/// An owner that neither appends nor says that it lives for this long is suspected, by default.
+pub const TAKEOVER_AFTER: Duration = Duration::from_secs(3);
+/// The owner's lock is free at two looks this far apart: a restart of the database ends the owner's session too, and the
+/// owner takes the lock again within that time.
+const UNLOCKED_FOR: Duration = Duration::from_millis(150);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Suspicion {
+    /// The session that held the owner's lock has ended.
+    Unlocked,
+    /// The owner has given the lock back.
+    Released,
+    Silent(Duration),
+    /// There was never an owner.
+    NoOwner,
+}
+
+impl std::fmt::Display for Suspicion {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Suspicion::Unlocked => write!(f, "its session with the database ended"),
+            Suspicion::Released => write!(f, "it handed over"),
+            Suspicion::Silent(for_long) => write!(f, "it was silent for {} ms", for_long.as_millis()),
+            Suspicion::NoOwner => write!(f, "there was no owner"),
+        }
+    }
+}
+
+/// Collects what is seen of the owner. The clock comes from outside.
+pub(crate) struct Watch {
+    takeover_after: Duration,
+    /// What shows that the owner lives, and when it changed last.
+    signs: Option<(Signs, Instant)>,
+    unlocked_since: Option<Instant>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Signs {
+    next: Position,
+    beat: u64,
+    epoch: u64,
+}
+
+impl Watch {
+    pub(crate) fn new(takeover_after: Duration) -> Watch {
+        Watch { takeover_after, signs: None, unlocked_since: None }
+    }
+
+    /// Nothing could be seen for a while, so silence counts from now on.
+    pub(crate) fn restart(&mut self) {
+        (self.signs, self.unlocked_since) = (None, None);
+    }
+
+    /// Whether the owner seems to be gone. `was_told` means that some node has said that something changed.
+    pub(crate) fn judge(&mut self, observed: &Observed, was_told: bool, now: Instant) -> Option<Suspicion> {
+        let epoch = observed.owner.as_ref().map_or(0, |owner| owner.epoch);
+        let signs = Signs { next: observed.next, beat: observed.beat, epoch };
+        let since = match self.signs {
+            Some((known, since)) if known == signs => since,
+            _ => {
+                self.signs = Some((signs, now));
+                now
+            }
+        };
+        if !observed.is_locked {
+            let unlocked_since = *self.unlocked_since.get_or_insert(now);
+            return match &observed.owner {
+                None => Some(Suspicion::NoOwner),
+                Some(_) if was_told => Some(Suspicion::Released),
+                Some(_) if now.duration_since(unlocked_since) >= UNLOCKED_FOR => Some(Suspicion::Unlocked),
+                Some(_) => None,
+            };
+        }
+        self.unlocked_since = None;
+        let silent = now.duration_since(since);
+        (silent >= self.takeover_after).then_some(Suspicion::Silent(silent))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ledger::postgres::OwnerRow;
+
+    fn observed(next: u64, is_locked: bool, beat: u64) -> Observed {
+        let owner = OwnerRow { node: "a".to_owned(), address: String::new(), epoch: 1 };
+        Observed { next: Position(next), is_locked, owner: Some(owner), beat }
+    }
+
+    fn after(start: Instant, ms: u64) -> Instant {
+        start + Duration::from_millis(ms)
+    }
+
+    #[test]
+    fn an_owner_that_appends_or_beats_is_not_suspected() {
+        let (mut watch, start) = (Watch::new(TAKEOVER_AFTER), Instant::now());
+        for step in 0..10 {
+            let seen = observed(1 + step / 2, true, (step + 1) / 2);
+            assert_eq!(watch.judge(&seen, false, after(start, step * 2_900)), None);
+        }
+    }
+
+    #[test]
+    fn c2_a_silent_owner_is_suspected_although_its_session_lives() {
+        let (mut watch, start) = (Watch::new(TAKEOVER_AFTER), Instant::now());
+        assert_eq!(watch.judge(&observed(5, true, 1), false, start), None);
+        assert_eq!(watch.judge(&observed(5, true, 1), false, after(start, 2_999)), None);
+        let silent = watch.judge(&observed(5, true, 1), false, after(start, 3_000));
+        assert_eq!(silent, Some(Suspicion::Silent(Duration::from_secs(3))));
+    }
+
+    #[test]
+    fn c1_an_owner_whose_session_ended_is_suspected_at_the_second_look() {
+        let (mut watch, start) = (Watch::new(TAKEOVER_AFTER), Instant::now());
+        assert_eq!(watch.judge(&observed(5, true, 1), false, start), None);
+        assert_eq!(watch.judge(&observed(5, false, 1), false, after(start, 200)), None);
+        assert_eq!(watch.judge(&observed(5, false, 1), false, after(start, 400)), Some(Suspicion::Unlocked));
+    }
+
+    #[test]
+    fn an_owner_that_takes_its_lock_again_in_time_is_not_suspected() {
+        let (mut watch, start) = (Watch::new(TAKEOVER_AFTER), Instant::now());
+        assert_eq!(watch.judge(&observed(5, false, 1), false, start), None);
+        assert_eq!(watch.judge(&observed(5, true, 1), false, after(start, 200)), None);
+        assert_eq!(watch.judge(&observed(5, false, 2), false, after(start, 400)), None);
+    }
+
+    #[test]
+    fn an_owner_that_hands_over_is_followed_at_once() {
+        let mut watch = Watch::new(TAKEOVER_AFTER);
+        let released = watch.judge(&observed(5, false, 1), true, Instant::now());
+        assert_eq!(released, Some(Suspicion::Released));
+    }
+}

@@ -1,0 +1,95 @@
+//! A hot standby: the state of a ledger that another node writes, ready to own it.
+//!
+//! It has no thread and no clock, so that production and a simulator drive the same code.
+
+use std::ops::ControlFlow;
+use std::time::Instant;
+
+use authority::{Position, Time};
+use ledger::{Ledger, Link, Reader, Recovery, RecoveryError, Storage};
+
+use crate::driver::{Options, Recovered, Running, StartError, start_with};
+
+pub struct Standby {
+    recovery: Recovery,
+    /// The end of the snapshot that it began with.
+    snapshot: Option<Position>,
+    /// Stands for everything that was applied.
+    link: Option<Link>,
+}
+
+/// The owner that the ledger names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Owner {
+    pub node: String,
+    pub epoch: u64,
+}
+
+impl Standby {
+    /// Begins with the newest snapshot and every record after it.
+    pub fn open(reader: &dyn Reader) -> Result<Standby, RecoveryError> {
+        let (recovery, snapshot) = match reader.snapshots()?.last() {
+            Some(newest) => (Recovery::from_snapshot(&mut *reader.load_snapshot(newest)?)?, Some(newest.end)),
+            None => (Recovery::new(), None),
+        };
+        let mut standby = Standby { recovery, snapshot, link: None };
+        standby.catch_up(reader)?;
+        Ok(standby)
+    }
+
+    /// Applies every record that the ledger has gained, and returns how many there were.
+    pub fn catch_up(&mut self, reader: &dyn Reader) -> Result<u64, RecoveryError> {
+        let (before, mut failed) = (self.recovery.records(), None);
+        self.link = reader.follow(self.recovery.next(), self.link, &mut |position, bytes| match self
+            .recovery
+            .apply(position, bytes)
+        {
+            Ok(_) => ControlFlow::Continue(()),
+            Err(error) => {
+                failed = Some(error);
+                ControlFlow::Break(())
+            }
+        })?;
+        failed.map_or(Ok(self.recovery.records() - before), Err)
+    }
+
+    /// The position of the record that comes next.
+    pub fn next(&self) -> Position {
+        self.recovery.next()
+    }
+
+    /// The time of the newest record.
+    pub fn time(&self) -> Time {
+        self.recovery.state().time()
+    }
+
+    pub fn tasks(&self) -> usize {
+        self.recovery.state().len()
+    }
+
+    pub fn owner(&self) -> Option<Owner> {
+        let owner = self.recovery.state().owner()?;
+        Some(Owner { node: owner.node.to_string(), epoch: owner.epoch })
+    }
+
+    /// Whether this standby has everything that a ledger holds.
+    pub fn is_at_end_of(&self, ledger: &dyn Ledger) -> bool {
+        self.next() == ledger.next()
+    }
+
+    /// Owns the ledger from here on, if nobody has appended since it was opened: otherwise the start is fenced. The
+    /// standby must be at its end.
+    pub fn take_over(self, storage: Storage, options: Options) -> Result<Running, StartError> {
+        let began = Instant::now();
+        let Standby { recovery, snapshot, .. } = self;
+        let (replayed, replayed_bytes) = (recovery.records(), recovery.bytes());
+        let recovered = Recovered {
+            state: recovery.into_state(),
+            snapshot,
+            replayed,
+            replayed_bytes,
+            took: began.elapsed(),
+        };
+        start_with(storage, recovered, options)
+    }
+}

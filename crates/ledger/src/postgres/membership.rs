@@ -1,0 +1,215 @@
+//! The nodes of a cluster, as they see each other through the database: who is there, who owns the shard, and whether the
+//! owner lives.
+//!
+//! All of it is a hint. Who owns a shard is decided by its ledger alone.
+
+use tokio::sync::watch;
+use tokio_postgres::GenericClient;
+
+use super::Error;
+use super::batch_row::position;
+use super::connection::Session;
+use super::shared::Database;
+use crate::Position;
+
+/// The first key of the advisory lock of an owner; the second is the shard.
+const LOCK_CLASS: i32 = 0x4c45_5353;
+/// Told to all nodes when an owner leaves or another one has taken over.
+const CHANNEL: &str = "lessor_owner";
+
+const OBSERVE: &str = "SELECT (SELECT next FROM lessor.batch WHERE shard = $1 ORDER BY first DESC LIMIT 1), \
+    EXISTS (SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND granted AND classid = $2::int4::oid \
+        AND objid = $1::oid AND objsubid = 2 AND database = (SELECT oid FROM pg_database WHERE datname = current_database())), \
+    owner.node, owner.address, owner.epoch, coalesce(node.beat, 0) \
+    FROM (SELECT 1) AS one LEFT JOIN lessor.shard_owner AS owner ON owner.shard = $1 \
+    LEFT JOIN lessor.node ON node.node = owner.node";
+
+/// A node's connection for everything that is not the ledger itself.
+pub struct Membership {
+    database: Database,
+    session: Option<Session>,
+    /// Counts the news that other nodes have sent.
+    news: watch::Sender<u64>,
+}
+
+/// What a node sees of the owner.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Observed {
+    /// Where the ledger continues.
+    pub next: Position,
+    /// Whether a session holds the owner's lock.
+    pub is_locked: bool,
+    pub owner: Option<OwnerRow>,
+    /// The owner's time when it last said that it lives, in milliseconds; 0 when it never did.
+    pub beat: u64,
+}
+
+/// The owner, as it has announced itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OwnerRow {
+    pub node: String,
+    pub address: String,
+    pub epoch: u64,
+}
+
+/// A node of the cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeRow {
+    pub node: String,
+    pub address: String,
+    pub version: String,
+    /// How long ago it was last seen.
+    pub seen_ms: u64,
+}
+
+/// An owner with what is known of its takeover.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ShardRow {
+    pub shard: u32,
+    pub owner: Option<OwnerRow>,
+    pub reason: String,
+    pub owner_for_ms: u64,
+    pub next: Position,
+}
+
+impl Membership {
+    pub fn new(database: Database) -> Membership {
+        Membership { database, session: None, news: watch::Sender::new(0) }
+    }
+
+    /// Changes when another node has something to tell.
+    pub fn news(&self) -> watch::Receiver<u64> {
+        self.news.subscribe()
+    }
+
+    /// Adds this node to the list of nodes.
+    pub async fn announce(&mut self, address: &str, version: &str) -> Result<(), Error> {
+        let node = self.database.options().node.clone();
+        let session = self.session().await?;
+        let sql = "INSERT INTO lessor.node (node, address, version, seen) VALUES ($1, $2, $3, now()) \
+                   ON CONFLICT (node) DO UPDATE SET address = excluded.address, version = excluded.version, seen = now()";
+        session.client.execute(sql, &[&node, &address, &version]).await?;
+        Ok(())
+    }
+
+    pub async fn observe(&mut self) -> Result<Observed, Error> {
+        let shard = self.database.shard();
+        let session = self.session().await?;
+        let row = session.client.query_one(OBSERVE, &[&shard, &LOCK_CLASS]).await?;
+        let owner = row.get::<_, Option<String>>(2).map(|node| OwnerRow {
+            node,
+            address: row.get(3),
+            epoch: row.get::<_, i64>(4) as u64,
+        });
+        let next: Option<i64> = row.get(0);
+        let next = next.ok_or_else(|| Error::Damaged("a shard has no batch".to_owned()))?;
+        Ok(Observed { next: position(next), is_locked: row.get(1), owner, beat: row.get::<_, i64>(5) as u64 })
+    }
+
+    /// Takes the owner's lock if it is free. The session holds it until it ends or gives it back.
+    pub async fn try_lock(&mut self) -> Result<bool, Error> {
+        let shard = self.database.shard();
+        let session = self.session().await?;
+        let sql = "SELECT EXISTS (SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND granted AND pid = pg_backend_pid() \
+                   AND classid = $1::int4::oid AND objid = $2::int4::oid) OR pg_try_advisory_lock($1, $2)";
+        Ok(session.client.query_one(sql, &[&LOCK_CLASS, &shard]).await?.get(0))
+    }
+
+    /// Ends the session of an owner that was replaced, so that its lock is free.
+    pub async fn end_previous_owner(&mut self) -> Result<(), Error> {
+        let shard = self.database.shard();
+        let session = self.session().await?;
+        let sql = "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND granted \
+                   AND classid = $1::int4::oid AND objid = $2::int4::oid AND pid <> pg_backend_pid()";
+        session.client.query(sql, &[&LOCK_CLASS, &shard]).await?;
+        Ok(())
+    }
+
+    /// Says who owns the shard, and tells the other nodes. An older owner that is late changes nothing.
+    pub async fn record_owner(&mut self, owner: &OwnerRow, reason: &str) -> Result<(), Error> {
+        let shard = self.database.shard();
+        let session = self.session().await?;
+        let sql = "INSERT INTO lessor.shard_owner VALUES ($1, $2, $3, $4, $5, now()) ON CONFLICT (shard) DO UPDATE SET \
+                   node = excluded.node, address = excluded.address, epoch = excluded.epoch, reason = excluded.reason, \
+                   since = now() WHERE shard_owner.epoch <= excluded.epoch";
+        let epoch = owner.epoch as i64;
+        session.client.execute(sql, &[&shard, &owner.node, &owner.address, &epoch, &reason]).await?;
+        notify(&session.client).await
+    }
+
+    /// Says that this node lives, and what time it has as an owner; 0 for a node that owns nothing.
+    pub async fn beat(&mut self, time_ms: u64) -> Result<(), Error> {
+        let node = self.database.options().node.clone();
+        let session = self.session().await?;
+        let sql = "UPDATE lessor.node SET beat = $2, seen = now() WHERE node = $1";
+        session.client.execute(sql, &[&node, &(time_ms as i64)]).await?;
+        Ok(())
+    }
+
+    /// Gives the lock back and tells the other nodes, so that one of them takes over at once.
+    pub async fn release(&mut self) -> Result<(), Error> {
+        let shard = self.database.shard();
+        let session = self.session().await?;
+        session.client.query("SELECT pg_advisory_unlock($1, $2)", &[&LOCK_CLASS, &shard]).await?;
+        notify(&session.client).await
+    }
+
+    /// Removes this node from the list.
+    pub async fn leave(&mut self) -> Result<(), Error> {
+        let node = self.database.options().node.clone();
+        let session = self.session().await?;
+        session.client.execute("DELETE FROM lessor.node WHERE node = $1", &[&node]).await?;
+        notify(&session.client).await
+    }
+
+    /// All nodes and all shards.
+    pub async fn list(&mut self) -> Result<(Vec<NodeRow>, Vec<ShardRow>), Error> {
+        let session = self.session().await?;
+        let sql = "SELECT node, address, version, (extract(epoch FROM now() - seen) * 1000)::int8 FROM lessor.node ORDER BY node";
+        let nodes = session.client.query(sql, &[]).await?;
+        let node = |row: &tokio_postgres::Row| NodeRow {
+            node: row.get(0),
+            address: row.get(1),
+            version: row.get(2),
+            seen_ms: row.get::<_, i64>(3).max(0) as u64,
+        };
+        let sql = "SELECT last.shard, owner.node, owner.address, owner.epoch, owner.reason, \
+                   (extract(epoch FROM now() - owner.since) * 1000)::int8, last.next \
+                   FROM (SELECT shard, max(next) AS next FROM lessor.batch GROUP BY shard) AS last \
+                   LEFT JOIN lessor.shard_owner AS owner USING (shard) ORDER BY shard";
+        let shards = session.client.query(sql, &[]).await?;
+        let shard = |row: &tokio_postgres::Row| ShardRow {
+            shard: row.get::<_, i32>(0) as u32,
+            owner: row.get::<_, Option<String>>(1).map(|node| OwnerRow {
+                node,
+                address: row.get(2),
+                epoch: row.get::<_, i64>(3) as u64,
+            }),
+            reason: row.get::<_, Option<String>>(4).unwrap_or_default(),
+            owner_for_ms: row.get::<_, Option<i64>>(5).unwrap_or(0).max(0) as u64,
+            next: position(row.get(6)),
+        };
+        Ok((nodes.iter().map(node).collect(), shards.iter().map(shard).collect()))
+    }
+
+    /// The open session, or a new one when there is none or it broke. With the session an owner's lock is lost.
+    async fn session(&mut self) -> Result<&Session, Error> {
+        if self.session.as_ref().is_some_and(|session| session.client.is_closed()) {
+            self.session = None;
+        }
+        if self.session.is_none() {
+            let news = self.news.clone();
+            let session = Session::connect_and_listen(self.database.server(), move || {
+                news.send_modify(|count| *count += 1);
+            })
+            .await?;
+            session.client.batch_execute(&format!("LISTEN {CHANNEL}")).await?;
+            self.session = Some(session);
+        }
+        self.session.as_ref().ok_or(Error::Closed)
+    }
+}
+
+async fn notify(client: &impl GenericClient) -> Result<(), Error> {
+    Ok(client.batch_execute(&format!("NOTIFY {CHANNEL}")).await?)
+}
