@@ -460,3 +460,37 @@ fn at_the_end_nobody_is_left_waiting() {
     assert!(matches!(&told[0], (1, Reply::Leased(grants)) if grants.is_empty()));
     assert!(matches!(told[1], (2, Reply::Unavailable(Unavailable::OutcomeUnknown))));
 }
+
+/// Another node may have taken over unnoticed, and have recorded something else.
+#[test]
+fn with_other_writers_a_read_waits_for_a_confirmation_that_was_begun_after_it() {
+    let mut engine = engine();
+    engine.confirm_answers();
+    let read = Request::Read(Read::Task { scope: scope(), task: TaskId(1) });
+    assert!(!engine.begin_confirmation(), "nobody waits for one");
+    engine.receive(read.clone(), Time(1), caller(1));
+    assert_eq!(callers(&mut engine), []);
+    assert!(engine.begin_confirmation());
+    engine.receive(read.clone(), Time(1), caller(2));
+    engine.confirmed();
+    assert_eq!(callers(&mut engine), [1], "the second came after the confirmation was begun");
+    assert!(engine.begin_confirmation());
+    engine.confirmed();
+    assert_eq!(callers(&mut engine), [2]);
+}
+
+#[test]
+fn with_other_writers_the_append_of_a_later_batch_confirms_a_read() {
+    let mut engine = engine();
+    engine.confirm_answers();
+    engine.receive(submit_request(submit(1, "q")), Time(1), caller(1));
+    let batch = engine.take_batch().unwrap();
+    let read = Request::Read(Read::Task { scope: scope(), task: TaskId(1) });
+    engine.receive(read, Time(1), caller(2));
+    engine.batch_durable(batch);
+    assert_eq!(callers(&mut engine), [1], "the append of this batch was begun before the read came");
+    engine.receive(submit_request(submit(2, "q")), Time(2), caller(3));
+    assert!(!engine.begin_confirmation(), "the next batch does as well");
+    sync(&mut engine);
+    assert_eq!(callers(&mut engine), [2, 3]);
+}
