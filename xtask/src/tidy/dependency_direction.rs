@@ -12,6 +12,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("ledger", &["authority", "disk", "files"]),
     ("history", &["authority", "ledger"]),
     ("coordinator", &["authority", "ledger"]),
+    ("relay", &["authority", "coordinator", "ledger"]),
     ("blobs", &["files"]),
     ("wire", &[]),
     ("credentials", &[]),
@@ -44,6 +45,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "ledger",
             "history",
             "coordinator",
+            "relay",
             "blobs",
             "credentials",
             "execution",
@@ -88,7 +90,7 @@ const TEST_ONLY: &[&str] = &["auditor", "simulator", "chaos", "fake-disk", "fuzz
 const MAY_TEST_WITH: &[(&str, &[&str])] = &[
     ("coordinator", &["disk", "history"]),
     ("history", &["disk"]),
-    ("server", &["ledger"]),
+    ("server", &["ledger", "relay"]),
     ("worker", &["coordinator", "ledger", "server"]),
 ];
 

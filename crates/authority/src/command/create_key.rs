@@ -26,18 +26,18 @@ pub enum CreateKeyAnswer {
     /// As many keys live as may, and none of them has expired.
     TooMany,
     /// What is wrong, naming the field.
-    Invalid(&'static str),
+    Invalid(String),
 }
 
 impl CreateKey {
     pub(super) fn decide(&self, state: &State, now: Time) -> Decision<CreateKeyAnswer> {
         let key = &self.key;
         if let Some(fault) = fault(key, now) {
-            return Decision::only(CreateKeyAnswer::Invalid(fault));
+            return Decision::only(CreateKeyAnswer::Invalid(fault.to_owned()));
         }
         match state.key(&key.id) {
             Some(stored) if *stored.key == **key => return Decision::only(CreateKeyAnswer::Created),
-            Some(_) => return Decision::only(CreateKeyAnswer::Invalid("id: is another key's")),
+            Some(_) => return Decision::only(CreateKeyAnswer::Invalid("id: is another key's".to_owned())),
             None => {}
         }
         let is_over = |stored: &&StoredKey| stored.key.expires_at.is_some_and(|at| at <= now);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::State;
 use crate::limits::{MAX_PAGE, MAX_PAGE_SCAN};
-use crate::{Position, QueueKey, Scope, TaskState, TaskView};
+use crate::{Phase, Position, QueueKey, Scope, TaskState, TaskView};
 
 /// One page, and where the next one begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,6 +12,25 @@ pub struct ListPage {
     pub tasks: Vec<TaskView>,
     /// The queue and the creation of the last task that was scanned.
     pub next: Option<(Arc<str>, Position)>,
+}
+
+impl ListPage {
+    /// Cuts a page whose tasks are large; the next one begins where it ends.
+    pub fn cut_to(&mut self, max_bytes: usize) {
+        let mut bytes = 0;
+        let last = self.tasks.iter().position(|view| {
+            let result = match &view.task.phase {
+                Phase::Completed { result, .. } => result.len(),
+                _ => 0,
+            };
+            bytes += view.task.payload.len() + result;
+            bytes >= max_bytes
+        });
+        if let Some(last) = last.filter(|last| last + 1 < self.tasks.len()) {
+            self.tasks.truncate(last + 1);
+            self.next = self.tasks.last().map(|view| (view.queue.name.clone(), view.task.created));
+        }
+    }
 }
 
 impl State {

@@ -9,8 +9,9 @@ use crate::history::History;
 use crate::purged::PurgedTask;
 use crate::request::{BatchItem, Reply, Request, Unavailable};
 
-/// Most bytes of records in a history that is sent to another node; the oldest records are left out beyond it.
-const MAX_SENT_HISTORY_BYTES: usize = 16 << 20;
+/// Most bytes of a history or of a page of tasks that is sent to another node. Beyond it the oldest records are left out,
+/// and the page ends.
+const MAX_SENT_BYTES: usize = 16 << 20;
 
 #[derive(Clone, Debug)]
 pub enum Call {
@@ -131,11 +132,14 @@ impl CallReply {
 
     /// The reply, as far as it is sent to another node.
     pub(super) fn bounded(mut self) -> CallReply {
+        if let CallReply::Asked(Reply::List(page)) = &mut self {
+            page.cut_to(MAX_SENT_BYTES);
+        }
         if let CallReply::History(Some(history)) = &mut self {
             let mut encoded = Vec::new();
             let fit = history.records.iter().rev().take_while(|record| {
                 ledger::record::encode(record.at, None, &record.event, &mut encoded);
-                encoded.len() <= MAX_SENT_HISTORY_BYTES
+                encoded.len() <= MAX_SENT_BYTES
             });
             let left_out = history.records.len() - fit.count();
             history.records.drain(..left_out);

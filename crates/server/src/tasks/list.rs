@@ -1,6 +1,5 @@
 //! GET /v1/tasks: a page of tasks.
 
-use authority::{ListPage, Phase};
 use coordinator::TaskDetail;
 use wire::{DEFAULT_PAGE_TASKS, ListTasks, MAX_PAGE_TASKS, TaskList};
 
@@ -35,27 +34,10 @@ pub(crate) async fn list(
             Problem { field: Some("pageToken".to_owned()), ..Problem::new(Code::InvalidPageToken, detail) }
         })?),
     };
-    let page = shortened(app.handle.list(scope.clone(), queue.clone(), state, after, limit).await?);
+    let mut page = app.handle.list(scope.clone(), queue.clone(), state, after, limit).await?;
+    page.cut_to(MAX_PAGE_BYTES);
     let to_wire = |view| task_json::to_wire(TaskDetail { view, progress: None });
     let tasks = page.tasks.into_iter().map(to_wire).collect();
     let next_page_token = page.next.as_ref().map(|next| app.page_tokens.make(list, next));
     Ok(Out::ok(TaskList { tasks, next_page_token }))
-}
-
-/// Cuts a page whose tasks are large; the next one begins where it ends.
-fn shortened(mut page: ListPage) -> ListPage {
-    let mut bytes = 0;
-    let last = page.tasks.iter().position(|view| {
-        let result = match &view.task.phase {
-            Phase::Completed { result, .. } => result.len(),
-            _ => 0,
-        };
-        bytes += view.task.payload.len() + result;
-        bytes >= MAX_PAGE_BYTES
-    });
-    if let Some(last) = last.filter(|last| last + 1 < page.tasks.len()) {
-        page.tasks.truncate(last + 1);
-        page.next = page.tasks.last().map(|view| (view.queue.name.clone(), view.task.created));
-    }
-    page
 }

@@ -1,0 +1,124 @@
+//! The frames on a connection between two nodes. The node that connects asks; the other one answers.
+
+use coordinator::{Call, CallReply, NodeAddress, Notice, OwnerHint};
+
+use crate::codec::{DecodeError, Wire, encode, enums, structs};
+
+/// The version of the frames. A node refuses a version that it does not know.
+pub(crate) const VERSION: u32 = 1;
+/// The largest frame. A call is a batch of tasks at most, and an answer is bounded by its owner.
+pub(crate) const MAX_FRAME_BYTES: usize = 128 << 20;
+/// The only shard of this version.
+pub(crate) const SHARD: u32 = 0;
+
+/// What the node that connects sends.
+pub(crate) enum Upward {
+    /// The first frame.
+    Hello {
+        version: u32,
+        node: String,
+        instance: u64,
+        connection: u64,
+    },
+    Ask {
+        id: u64,
+        shard: u32,
+        epoch: u64,
+        call: Call,
+    },
+    /// Nobody waits for the answer to this call any more.
+    Cancel {
+        id: u64,
+    },
+    Ping {},
+}
+
+/// What the node that was connected to sends.
+pub(crate) enum Downward {
+    /// The first frame.
+    Welcome {
+        version: u32,
+        node: String,
+    },
+    Answer {
+        id: u64,
+        reply: CallReply,
+    },
+    NotOwner {
+        id: u64,
+        hint: OwnerHint,
+    },
+    NotUnderstood {
+        id: u64,
+        what: String,
+    },
+    Overloaded {
+        id: u64,
+    },
+    Notice {
+        notice: Notice,
+    },
+    Pong {},
+}
+
+structs! {
+    NodeAddress { 1 node, 2 address }
+    OwnerHint { 1 epoch, 2 owner }
+    Notice { 1 takes_work, 2 durable, 3 now, 4 registered, 5 ordered, 6 configured }
+}
+
+enums! {
+    Upward {
+        1 Hello { 1 version: version, 2 node: node, 3 instance: instance, 4 connection: connection };
+        2 Ask { 1 id: id, 2 shard: shard, 3 epoch: epoch, 4 call: call };
+        3 Cancel { 1 id: id };
+        4 Ping {};
+    }
+    Downward {
+        1 Welcome { 1 version: version, 2 node: node };
+        2 Answer { 1 id: id, 2 reply: reply };
+        3 NotOwner { 1 id: id, 2 hint: hint };
+        4 NotUnderstood { 1 id: id, 2 what: what };
+        5 Overloaded { 1 id: id };
+        6 Notice { 1 notice: notice };
+        7 Pong {};
+    }
+}
+
+impl Upward {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        encode(self)
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Upward, DecodeError> {
+        Upward::get(bytes)
+    }
+
+    /// The id of a call that cannot be decoded, so that its sender can be told.
+    pub(crate) fn id_of_ask(bytes: &[u8]) -> Option<u64> {
+        id(bytes, 2)
+    }
+}
+
+impl Downward {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        encode(self)
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Downward, DecodeError> {
+        Downward::get(bytes)
+    }
+
+    /// The id of an answer that cannot be decoded.
+    pub(crate) fn id_of_answer(bytes: &[u8]) -> Option<u64> {
+        id(bytes, 2)
+    }
+}
+
+fn id(bytes: &[u8], variant: u8) -> Option<u64> {
+    let fields = bytes.strip_prefix(&[variant])?;
+    match crate::codec::Fields(fields).next() {
+        Ok(Some((1, id))) => u64::get(id).ok(),
+        _ => None,
+    }
+}
