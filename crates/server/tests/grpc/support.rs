@@ -1,5 +1,8 @@
 //! A real server over a real coordinator in a directory of its own, and short ways to call it.
 
+#[path = "../support/edge.rs"]
+pub(crate) mod edge;
+
 use std::future::Future;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -74,7 +77,7 @@ impl Served {
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel::<()>();
         let options = server::Options { scheduler, ..server::Options::default() };
-        let app = App::with_options(running.handle.clone(), [7; 32], options);
+        let app = App::with_options(edge::handle(&running).await, [7; 32], options);
         let serving = tokio::spawn(server::serve_with(listener, app, Limits::default(), async {
             let _ = stopped.await;
         }));

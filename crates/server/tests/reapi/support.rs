@@ -1,6 +1,9 @@
 //! A real server over a real coordinator and a real store, a worker whose every step a test decides, and short ways to
 //! call them.
 
+#[path = "../support/edge.rs"]
+pub(crate) mod edge;
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -144,7 +147,7 @@ impl Served {
         };
         let receiving = setup.receiving;
         let options = server::Options { content: Some(content), receiving, ..server::Options::default() };
-        let app = App::with_options(running.handle.clone(), [7; 32], options);
+        let app = App::with_options(edge::handle(&running).await, [7; 32], options);
         let serving_app = app.clone();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();

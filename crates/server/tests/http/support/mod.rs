@@ -2,6 +2,9 @@
 
 #![allow(dead_code)]
 
+#[path = "../../support/edge.rs"]
+pub(crate) mod edge;
+
 pub(crate) mod bad;
 pub(crate) mod callback;
 pub(crate) mod certificates;
@@ -111,7 +114,7 @@ impl Served {
         let running = tokio::task::spawn_blocking(start).await.unwrap().unwrap();
         let address = (Ipv4Addr::LOCALHOST, listener.local_addr().unwrap().port()).into();
         let (stop, stopped) = oneshot::channel::<()>();
-        let app = App::with_options(running.handle.clone(), KEY, options.clone());
+        let app = App::with_options(edge::handle(&running).await, KEY, options.clone());
         let listener = Listener { tls, ..Listener::from(listener) };
         let serving = tokio::spawn(server::serve_with(listener, app.clone(), limits, async {
             let _ = stopped.await;
