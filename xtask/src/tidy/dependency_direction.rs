@@ -80,11 +80,12 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "fake-disk",
         ],
     ),
+    ("test-servers", &[]),
     ("xtask", &[]),
 ];
 
 /// Crates for tests only, never part of the product.
-const TEST_ONLY: &[&str] = &["auditor", "simulator", "chaos", "fake-disk", "fuzz-targets"];
+const TEST_ONLY: &[&str] = &["auditor", "simulator", "chaos", "fake-disk", "fuzz-targets", "test-servers"];
 
 /// Outer crates that a crate's own tests may use, because one end of a contract cannot be tested without the other.
 const MAY_TEST_WITH: &[(&str, &[&str])] = &[

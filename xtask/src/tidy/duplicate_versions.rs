@@ -15,6 +15,7 @@ const ALLOWED: &[(&str, &str, &str)] = &[
     ("base64", "0.22", "bollard, jsonwebtoken and tonic are not at 0.23 yet"),
     ("bit-vec", "0.9", "yasna of rcgen, in tests and benchmarks only"),
     ("bitflags", "1.3", "defmt, an optional part of jiff that is not built"),
+    ("const-oid", "0.9", "der 0.7 of tokio-postgres-rustls"),
     ("foldhash", "0.1", "hashbrown 0.15 of petgraph, when stubs are generated"),
     ("getrandom", "0.2", "ring and jsonwebtoken are not at 0.4 yet"),
     ("hashbrown", "0.15", "petgraph, when stubs are generated"),
@@ -22,6 +23,7 @@ const ALLOWED: &[(&str, &str, &str)] = &[
     ("rand_core", "0.6", "signature 2 of jsonwebtoken"),
     ("syn", "2", "macro crates are moving to 3; at build time only"),
     ("synstructure", "0.13", "asn1-rs-derive; at build time only"),
+    ("wasi", "0.11", "getrandom 0.2, on WebAssembly only"),
     ("windows-sys", "0.52", "ring, on Windows only"),
 ];
 

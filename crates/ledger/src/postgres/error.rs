@@ -1,4 +1,4 @@
-//! What goes wrong between Lessor and PostgreSQL.
+//! Errors of the PostgreSQL backend.
 
 use tokio_postgres::error::SqlState;
 

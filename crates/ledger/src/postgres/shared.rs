@@ -1,4 +1,4 @@
-//! What the parts of one open ledger share: a connection for everything but appends, and what is known of the cluster.
+//! The parts that an open ledger shares: a connection for everything but appends, and what is known of the cluster.
 
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

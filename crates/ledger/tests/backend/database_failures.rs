@@ -1,4 +1,4 @@
-//! What a database does to an append: lost connections, restarts, failovers that undo commits, no space.
+//! Failures of the database during an append: lost connections, restarts, failovers that undo commits, no space.
 
 use ledger::{AppendError, DiskSpace, ErrorKind, Position, Refusal};
 use test_servers::postgres::{Postgres, execute, shared};
