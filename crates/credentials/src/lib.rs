@@ -17,6 +17,7 @@ use url::Url;
 pub use api_key::ApiKey;
 pub use connector::Connector;
 pub use server_url::parse_url;
+pub use tls::config as tls_config;
 
 /// What a client proves its identity with, and the CA that it trusts. All of it is optional.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

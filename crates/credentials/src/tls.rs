@@ -11,7 +11,8 @@ use rustls::{ClientConfig, RootCertStore};
 
 use crate::{Credentials, Error, invalid, read};
 
-pub(crate) fn config(credentials: &Credentials) -> Result<ClientConfig, Error> {
+/// Trusts the CAs of the credentials, or those of the machine, and shows the client certificate where one is asked for.
+pub fn config(credentials: &Credentials) -> Result<ClientConfig, Error> {
     let identity = match (&credentials.client_certificate, &credentials.client_key) {
         (Some(certificate), Some(key)) => Some((certificate, key)),
         (None, None) => None,

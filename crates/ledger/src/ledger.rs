@@ -150,6 +150,8 @@ pub struct StoredBatch<'a> {
     pub bytes: u64,
     pub first: Position,
     pub count: u32,
+    /// The time of the batch on its writer's clock.
+    pub time_ms: u64,
 }
 
 /// The outcome of an inspection.

@@ -3,7 +3,7 @@
 use clap::{Parser, Subcommand};
 
 use crate::client::{key, queue, submit, task};
-use crate::{audit, check_config, conformance, init, log, run, serve, up, worker};
+use crate::{audit, check_config, cluster, conformance, init, log, migrate, run, serve, up, worker};
 
 /// Leases work to workers that may crash, stall, repeat themselves or lie, and accepts exactly one outcome for each
 /// task.
@@ -38,6 +38,10 @@ pub(crate) enum Command {
     Key(key::Options),
     /// Show who was denied and who changed what, and check that nobody changed the record of it
     Audit(audit::Options),
+    /// Create a cluster on PostgreSQL, and maintain it
+    Cluster(cluster::Options),
+    /// Move the ledger between a data directory and PostgreSQL, verbatim
+    Migrate(migrate::Options),
     /// Read the ledger offline: verify it, print it, explain the past
     Log(log::Options),
     /// Run benchmarks, next to the limits of this machine

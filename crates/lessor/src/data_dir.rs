@@ -6,6 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use ledger::ClusterId;
 
 use crate::ledger_backend;
 
@@ -15,6 +16,10 @@ const LEASE_KEY: &str = "lease.key";
 const MISSING_LEASE_KEY: &str = "the lease key is missing, and a new one is created: leases, task tokens and page tokens \
     that were given out earlier are refused, and their tasks run again after the leases expire; the headers and secrets of \
     push targets cannot be decrypted and must be configured anew; earlier lines of the audit trail cannot be verified";
+/// The name under which a migration fills a ledger, until the ledger is complete.
+pub(crate) const MIGRATING: &str = "ledger.migrating";
+/// Names the cluster that a directory belongs to, if its ledger is in a database.
+const CLUSTER: &str = "cluster.id";
 const LISTEN: &str = "listen";
 /// Names in a data directory that appear only after the ledger has its identity.
 const WRITTEN_AFTER_THE_LEDGER: [&str; 2] = [LEASE_KEY, ledger_backend::BESIDE_LEDGER];
@@ -36,6 +41,21 @@ pub(crate) enum Refused {
          ledger from a copy, or choose another directory"
     )]
     LostLedger { ledger: String, beside: &'static str },
+    #[error(
+        "{0} holds a migration that was not finished; run `lessor migrate` again, or remove {0}/{MIGRATING}"
+    )]
+    Migrating(String),
+    #[error(
+        "{0} belongs to a node whose ledger is in a database; use the configuration of that node, or another directory"
+    )]
+    OfACluster(String),
+    #[error(
+        "{0} holds a ledger of its own, but the configuration names a database; after `lessor migrate` move the old ledger \
+         away (mv {0}/{LEDGER} {0}/{LEDGER}.old), or choose another directory"
+    )]
+    OwnLedger(String),
+    #[error("{0} belongs to a node of another cluster; choose another directory")]
+    OtherCluster(String),
     #[error("{0} is in use by another lessor process; stop that process, or choose another directory")]
     InUse(String),
     #[error("cannot {verb} {path}: {why}")]
@@ -82,6 +102,12 @@ impl DataDir {
         let ledger = path.join(LEDGER);
         let is_begun = ledger.exists();
         let shown = || path.display().to_string();
+        if !is_begun && path.join(MIGRATING).exists() {
+            return Err(Refused::Migrating(shown()).into());
+        }
+        if !is_begun && path.join(CLUSTER).exists() {
+            return Err(Refused::OfACluster(shown()).into());
+        }
         if !is_begun && !is_blank(path).map_err(Refused::unusable("read", path))? {
             return Err(Refused::Foreign(shown()).into());
         }
@@ -102,6 +128,63 @@ impl DataDir {
         // First of all, so that a start which fails or is killed later leaves a directory that the next start takes up.
         files::create_dir_durably(&ledger, DIRECTORY_MODE).map_err(Refused::unusable("create", &ledger))?;
         Ok(DataDir { path: path.to_path_buf(), is_new })
+    }
+
+    /// Opens the directory of a node whose ledger is in the database of a cluster. A missing or empty directory is
+    /// initialized, and so is one whose ledger was migrated away.
+    pub(crate) fn open_for_node(path: &Path, cluster: ClusterId) -> Result<DataDir> {
+        let shown = || path.display().to_string();
+        let marker = path.join(CLUSTER);
+        let is_blank = is_blank(path).map_err(Refused::unusable("read", path))?;
+        if path.join(LEDGER).exists() {
+            return Err(Refused::OwnLedger(shown()).into());
+        }
+        match fs::read_to_string(&marker) {
+            Ok(found) if found.trim() == cluster.to_string() => {}
+            Ok(_) => return Err(Refused::OtherCluster(shown()).into()),
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                if !is_blank && !path.join(LEASE_KEY).is_file() {
+                    return Err(Refused::Foreign(shown()).into());
+                }
+                files::create_dir_durably(path, DIRECTORY_MODE).map_err(Refused::unusable("create", path))?;
+                replace(path, CLUSTER, format!("{cluster}\n").as_bytes())?;
+            }
+            Err(error) => return Err(Refused::unusable("read", &marker)(error).into()),
+        }
+        close_to_others(path);
+        Ok(DataDir { path: path.to_path_buf(), is_new: is_blank })
+    }
+
+    /// Prepares a directory for the ledger of a cluster that is migrated into it. What a migration that was cut off has left
+    /// is removed.
+    pub(crate) fn begin_migration(path: &Path, cluster: ClusterId) -> Result<PathBuf> {
+        let shown = || path.display().to_string();
+        let temporary = path.join(MIGRATING);
+        let is_node = fs::read_to_string(path.join(CLUSTER)).is_ok_and(|id| id.trim() == cluster.to_string());
+        if path.join(LEDGER).exists() {
+            anyhow::bail!("{} holds a ledger already; nothing was changed; name an empty directory", shown());
+        }
+        if !temporary.exists() && !is_node && !is_blank(path).map_err(Refused::unusable("read", path))? {
+            return Err(Refused::Foreign(shown()).into());
+        }
+        files::create_dir_durably(path, DIRECTORY_MODE).map_err(Refused::unusable("create", path))?;
+        if temporary.exists() {
+            fs::remove_dir_all(&temporary).map_err(Refused::unusable("remove", &temporary))?;
+        }
+        files::create_dir_durably(&temporary, DIRECTORY_MODE)
+            .map_err(Refused::unusable("create", &temporary))?;
+        Ok(temporary)
+    }
+
+    /// Makes a ledger that was migrated into the directory its own, with the key of its leases.
+    pub(crate) fn finish_migration(path: &Path, key: &[u8; LEASE_KEY_BYTES]) -> Result<()> {
+        let (temporary, ledger) = (path.join(MIGRATING), path.join(LEDGER));
+        replace(path, LEASE_KEY, &files::append_checksum(key))?;
+        fs::rename(&temporary, &ledger).map_err(Refused::unusable("rename", &temporary))?;
+        // Removed last: a directory with a ledger does not ask for it.
+        let _ = fs::remove_file(path.join(CLUSTER));
+        fs::File::open(path).and_then(|dir| dir.sync_all()).map_err(Refused::unusable("sync", path))?;
+        Ok(())
     }
 
     pub(crate) fn path(&self) -> &Path {

@@ -6,8 +6,9 @@ use anyhow::{Context, Result};
 
 use crate::config::Data;
 use crate::data_dir::DataDir;
+use crate::ledger_backend::Backend;
 use crate::serving::Start;
-use crate::{admin_key, client, ledger_backend};
+use crate::{admin_key, client};
 
 const CREATED_BY: &str = "lessor init";
 
@@ -64,9 +65,9 @@ async fn create(options: &Options) -> Result<server::NewKey> {
         worker: None,
         insecure: false,
     };
-    let (path, ledger_options) = (data.path().to_owned(), ledger_backend::options(&options.data, &start)?);
+    let (path, backend) = (data.path().to_owned(), Backend::in_data_dir(&options.data, &start)?);
     let started = tokio::task::spawn_blocking(move || -> Result<_> {
-        let (storage, _) = ledger_backend::open(&path, ledger_options)?;
+        let (storage, _) = backend.open(&path, "")?;
         let queue_defaults = server::reapi::queue_defaults();
         let options = coordinator::Options { queue_defaults, ..coordinator::Options::default() };
         Ok(coordinator::start(storage, options)?)

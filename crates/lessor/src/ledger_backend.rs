@@ -1,12 +1,14 @@
-//! The storage backend of the ledger. No other file of the program names a backend.
+//! The storage backend of the ledger. No other file of the program names a backend, except those of its administration.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use ledger::postgres::{self, Server};
 use ledger::{ClusterId, Error, Reader, Storage, file};
 
-use crate::config::Data;
-use crate::data_dir::LEDGER;
+use crate::cluster_key::ClusterKey;
+use crate::config::{Config, Data, LedgerBackend, postgres_server};
+use crate::data_dir::{DataDir, LEDGER};
 use crate::serving::Start;
 
 /// What the backend writes into a data directory beside the ledger, once the ledger is initialized.
@@ -17,26 +19,160 @@ pub(crate) fn is_initialized(ledger: &Path) -> bool {
     file::is_initialised(ledger)
 }
 
-/// Opens the ledger of a server, with notices for the operator about what was found.
-pub(crate) fn open(data: &Path, options: file::Options) -> Result<(Storage, Vec<String>), Error> {
-    let (storage, report) = file::open_data_dir(data, options)?;
-    Ok((storage, report.notices()))
+/// The ledger of a server, before it is opened.
+pub(crate) enum Backend {
+    File(Box<file::Options>),
+    Postgres(Box<Node>),
 }
 
-/// The options of the backend, with an id in case that the ledger is created.
-pub(crate) fn options(data: &Data, start: &Start) -> Result<file::Options> {
+/// A node of a cluster.
+pub(crate) struct Node {
+    server: Server,
+    options: postgres::Options,
+    key: ClusterKey,
+    cluster: ClusterId,
+}
+
+impl Backend {
+    /// The backend that the configuration names. A database is asked which cluster it holds, so this blocks.
+    pub(crate) fn prepare(config: &Config, start: &Start) -> Result<Backend> {
+        match config.ledger.backend {
+            LedgerBackend::File => Backend::in_data_dir(&config.data, start),
+            LedgerBackend::Postgres => Ok(Backend::Postgres(Box::new(Node::prepare(config)?))),
+        }
+    }
+
+    /// The ledger in a data directory, with an id in case that it is created.
+    pub(crate) fn in_data_dir(data: &Data, start: &Start) -> Result<Backend> {
+        Ok(Backend::File(Box::new(file::Options {
+            create: start.may_create.then_some(new_cluster_id()?),
+            segment_bytes: data.segment_mib << 20,
+            preallocate_bytes: data.preallocate_mib.map_or(u64::MAX, |mib| mib.saturating_mul(1 << 20)),
+            history_max_age_ms: history_max_age_ms(data),
+            history_max_bytes: history_max_bytes(data),
+            drop_unverified_tail: start.drop_unverified_tail,
+            ..file::Options::default()
+        })))
+    }
+
+    /// Opens the directory for everything but the ledger; the ledger of the file backend is in it too.
+    pub(crate) fn open_data_dir(&self, path: &Path, may_create: bool) -> Result<DataDir> {
+        match self {
+            Backend::File(_) => DataDir::open(path, may_create),
+            Backend::Postgres(node) => DataDir::open_for_node(path, node.cluster),
+        }
+    }
+
+    /// The key that all nodes of the cluster share; without a cluster the data directory has a key.
+    pub(crate) fn cluster_key(&self) -> Option<[u8; 32]> {
+        match self {
+            Backend::File(_) => None,
+            Backend::Postgres(node) => Some(node.key.lease_key()),
+        }
+    }
+
+    /// The name of this node in its cluster.
+    pub(crate) fn node(&self) -> Option<&str> {
+        match self {
+            Backend::File(_) => None,
+            Backend::Postgres(node) => Some(&node.options.node),
+        }
+    }
+
+    /// Where the ledger is, for messages.
+    pub(crate) fn place(&self, data: &Path) -> String {
+        match self {
+            Backend::File(_) => format!("the data directory {}", data.display()),
+            Backend::Postgres(node) => format!("the ledger in {}", node.server.address()),
+        }
+    }
+
+    /// Opens the ledger, with notices for the operator about what was found. A node tells the others where they reach it.
+    pub(crate) fn open(self, data: &Path, reached_at: &str) -> Result<(Storage, Vec<String>), Error> {
+        match self {
+            Backend::File(options) => {
+                let (storage, report) = file::open_data_dir(data, *options)?;
+                Ok((storage, report.notices()))
+            }
+            Backend::Postgres(node) => {
+                let Node { server, options, key, .. } = *node;
+                let version = env!("CARGO_PKG_VERSION");
+                postgres::register(&server, &options.node, reached_at, version, key.print())?;
+                let notice = format!("The ledger is in {} (node {})", server.address(), options.node);
+                Ok((postgres::open(server, options)?, vec![notice]))
+            }
+        }
+    }
+}
+
+impl Node {
+    fn prepare(config: &Config) -> Result<Node> {
+        let (server, key) = (config.postgres.server()?, ClusterKey::read(config.cluster.key_file()?)?);
+        let options = postgres::Options {
+            history_max_age_ms: history_max_age_ms(&config.data),
+            history_max_bytes: history_max_bytes(&config.data),
+            ..postgres::Options::new(&config.cluster.node()?, key.print())
+        };
+        let described = describe(&server)?;
+        Ok(Node { server, options, key, cluster: described.cluster.id })
+    }
+}
+
+/// Asks a database what it holds, with all checks of its settings.
+pub(crate) fn describe(server: &Server) -> Result<postgres::Description> {
+    postgres::describe(server).with_context(|| format!("cannot use {}", server.address()))
+}
+
+pub(crate) fn new_cluster_id() -> Result<ClusterId> {
     let mut cluster = [0; 16];
     getrandom::fill(&mut cluster)
         .map_err(|error| anyhow::anyhow!("the system has no random numbers: {error}"))?;
-    Ok(file::Options {
-        create: start.may_create.then_some(ClusterId(cluster)),
-        segment_bytes: data.segment_mib << 20,
-        preallocate_bytes: data.preallocate_mib.map_or(u64::MAX, |mib| mib.saturating_mul(1 << 20)),
-        history_max_age_ms: data.history_days.saturating_mul(24 * 60 * 60 * 1_000),
-        history_max_bytes: data.history_mib.saturating_mul(1 << 20),
-        drop_unverified_tail: start.drop_unverified_tail,
-        ..file::Options::default()
-    })
+    Ok(ClusterId(cluster))
+}
+
+fn history_max_age_ms(data: &Data) -> u64 {
+    data.history_days.saturating_mul(24 * 60 * 60 * 1_000)
+}
+
+fn history_max_bytes(data: &Data) -> u64 {
+    data.history_mib.saturating_mul(1 << 20)
+}
+
+/// A ledger on the command line: `file:DIR`, `postgres:URL`, or `postgres:` with the URL in the environment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    File(PathBuf),
+    /// The URL may hold a password.
+    Postgres(String),
+}
+
+impl Place {
+    pub(crate) fn parse(text: &str) -> Result<Place, String> {
+        let is_url = text.starts_with("postgres://") || text.starts_with("postgresql://");
+        match text.split_once(':') {
+            Some(("file", directory)) if !directory.is_empty() => Ok(Place::File(directory.into())),
+            _ if is_url => Ok(Place::Postgres(text.to_owned())),
+            Some(("postgres", url)) => Ok(Place::Postgres(url.to_owned())),
+            // The text is not repeated: it may be a URL with a password.
+            _ => Err("a ledger is file:DIR or postgres:URL, such as postgres:postgres://lessor@db.example.com/lessor; \
+                      postgres: alone takes the URL from LESSOR_POSTGRES_URL"
+                .to_owned()),
+        }
+    }
+
+    /// Opens the ledger for reading, beside a server that may run.
+    pub(crate) fn inspect(&self) -> Result<Box<dyn Reader>> {
+        match self {
+            Place::File(data) => inspect(data),
+            Place::Postgres(url) => {
+                let server = postgres_server(url)?;
+                let address = server.address();
+                let (reader, ..) = postgres::inspect(server, 0)
+                    .with_context(|| format!("cannot read the ledger in {address}"))?;
+                Ok(Box::new(reader))
+            }
+        }
+    }
 }
 
 /// Opens the ledger in a data directory for reading, without its lock. The ledger's own directory does as well.
@@ -56,6 +192,25 @@ pub(crate) fn inspect(data: &Path) -> Result<Box<dyn Reader>> {
                 _ => format!("cannot read the ledger in {}", directory.display()),
             };
             Err(Error::from(error)).context(context)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ledger_is_a_directory_or_a_database() {
+        assert_eq!(Place::parse("file:a/b"), Ok(Place::File("a/b".into())));
+        let url = "postgres://lessor@db/jobs";
+        for text in [url, &format!("postgres:{url}")] {
+            assert_eq!(Place::parse(text), Ok(Place::Postgres(url.to_owned())));
+        }
+        assert_eq!(Place::parse("postgres:"), Ok(Place::Postgres(String::new())));
+        for wrong in ["", "file:", "a/b", "mysql://lessor:secret@db"] {
+            let fault = Place::parse(wrong).unwrap_err();
+            assert!(fault.contains("file:DIR") && !fault.contains("secret"), "{fault}");
         }
     }
 }

@@ -7,6 +7,8 @@ mod banner;
 mod check_config;
 mod cli;
 mod client;
+mod cluster;
+mod cluster_key;
 mod config;
 mod conformance;
 mod content;
@@ -19,6 +21,7 @@ mod ledger_backend;
 mod log;
 mod logging;
 mod machine;
+mod migrate;
 mod run;
 mod serve;
 mod serving;
@@ -47,6 +50,8 @@ pub fn main() -> ExitCode {
         Command::Queue(options) => client::block_on(client::queue::run(&options)),
         Command::Key(options) => client::block_on(client::key::run(&options)),
         Command::Audit(options) => audit::run(&options),
+        Command::Cluster(options) => cluster::run(&options).map(|()| ExitCode::SUCCESS),
+        Command::Migrate(options) => migrate::run(&options).map(|()| ExitCode::SUCCESS),
         Command::Log(options) => log::run(&options),
         Command::Bench(options) => bench::run(&options).map(|()| ExitCode::SUCCESS),
         Command::Conformance(options) => client::block_on(conformance::run(&options)),

@@ -18,10 +18,10 @@ use tokio::task::JoinSet;
 
 use crate::banner::Execution;
 use crate::config::Config;
-use crate::data_dir::DataDir;
+use crate::ledger_backend::Backend;
 use crate::stop_signals::StopSignals;
 use crate::worker::{Embedded, EmbeddedOptions, Instances};
-use crate::{admin_key, banner, content, ledger_backend, machine};
+use crate::{admin_key, banner, content, machine};
 
 /// Longest wait for the projections at a start.
 const MAX_CATCH_UP: Duration = Duration::from_secs(10);
@@ -65,7 +65,11 @@ async fn serve(config: Config, start: Start) -> Result<()> {
     let (issuers, certificates) = (config.auth.issuers()?, config.auth.certificates()?);
     let tls = config.server.tls.files().map(server::Tls::load).transpose();
     let tls = tls.context("TLS cannot be served")?;
-    let data = DataDir::open(&config.data.dir, start.may_create)?;
+    let (backend, config, start) = tokio::task::spawn_blocking(move || {
+        Backend::prepare(&config, &start).map(|found| (found, config, start))
+    })
+    .await??;
+    let data = backend.open_data_dir(&config.data.dir, start.may_create)?;
     let listener = listen(config.server.address)?;
     let listening = listener.local_addr().context("the listening socket has no address")?;
     let address = Address { listening, is_tls: tls.is_some() };
@@ -78,10 +82,16 @@ async fn serve(config: Config, start: Start) -> Result<()> {
     let (sender, instances) = start.worker.is_some().then(Instances::channel).unzip();
     let (content, cache_writer, stores) = content::open(&data, &config, &metrics, sender)?;
     // A damaged key is refused before anything changes. A new key is made after the ledger is created.
-    let old_key = (!data.is_new).then(|| data.lease_key()).transpose()?;
+    let old_key = match backend.cluster_key() {
+        Some(key) => Some(key),
+        None => (!data.is_new).then(|| data.lease_key()).transpose()?,
+    };
     let began = Instant::now();
-    let (path, ledger_options) = (data.path().to_owned(), ledger_backend::options(&config.data, &start)?);
+    let path = data.path().to_owned();
     let mut start_options = coordinator_options(&config, cache_writer);
+    if let Some(node) = backend.node() {
+        start_options.node = node.to_owned();
+    }
     let audit = data.path().join(audit_trail::DIRECTORY);
     start_options.audit_head = audit_head(&audit);
     // Its backend is tried while the ledger is replayed. Within the process it needs neither a certificate nor an API key,
@@ -90,13 +100,13 @@ async fn serve(config: Config, start: Start) -> Result<()> {
     let opening = start.worker.zip(dialer);
     let opening = opening.map(|(options, dialer)| Embedded::open(&data, listening, dialer, options));
     let opening = opening.transpose()?;
+    let place = backend.place(data.path());
+    let reached_at = config.cluster.address.clone().unwrap_or_else(|| listening.to_string());
     let started = tokio::task::spawn_blocking(move || -> Result<_> {
-        let (storage, notices) = ledger_backend::open(&path, ledger_options)?;
+        let (storage, notices) = backend.open(&path, &reached_at)?;
         Ok((coordinator::start(storage, start_options)?, notices))
     });
-    let (mut running, mut notices) = started
-        .await?
-        .with_context(|| format!("cannot open the data directory {}", data.path().display()))?;
+    let (mut running, mut notices) = started.await?.with_context(|| format!("cannot open {place}"))?;
     // An action whose result was recorded last must not run again because the action cache does not have it yet.
     running.projections_caught_up(MAX_CATCH_UP).await;
     running.report.took = began.elapsed();

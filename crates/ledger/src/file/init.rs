@@ -48,10 +48,10 @@ pub(super) fn initialise(disk: &Arc<dyn Disk>, options: &Options) -> Result<bool
     // Another process may have changed the directory before the lock was taken.
     check_ours(&**disk, options)?;
     let Some(cluster) = options.create else { return Err(Error::NotInitialised) };
-    let (chain, previous) = (first_chain(cluster), Position(0));
-    let header = SegmentHeader { cluster, first: FIRST, previous, time_ms: 0, chain };
+    let (chain, previous, first) = (first_chain(cluster), Position(0), options.first);
+    let header = SegmentHeader { cluster, first, previous, time_ms: 0, chain };
     let identity = Identity { magic: IDENTITY_MAGIC, version: FORMAT_VERSION.into(), id: cluster.0 }.encode();
-    let segment = names::segment(FIRST);
+    let segment = names::segment(first);
     for (temp, name, bytes, content) in [
         (names::SEGMENT_TEMP, &*segment, options.segment_bytes, &header.encode()[..]),
         (names::IDENTITY_TEMP, names::IDENTITY, identity.len() as u64, &identity),

@@ -17,6 +17,9 @@ const MAX_OFFSET_BYTES: usize = 64;
 /// Stands before the checksum, so that no part of a line can be taken for a line without a checksum.
 const CHECKSUM: &str = "crc32c:";
 
+/// Ends the name of a file that is being written.
+const TEMP: &str = ".tmp";
+
 pub struct OffsetFiles {
     disk: Arc<dyn Disk>,
 }
@@ -30,6 +33,16 @@ impl OffsetFiles {
 
     pub fn new(disk: Arc<dyn Disk>) -> OffsetFiles {
         OffsetFiles { disk }
+    }
+
+    /// All offsets, by the names of their projections.
+    pub fn list(&self) -> Result<Vec<(String, Position)>, crate::Error> {
+        let mut names = self.disk.list().map_err(Fault::of("list", "the projection offsets"))?;
+        // What a crash left of a replacement.
+        names.retain(|name| !name.ends_with(TEMP));
+        names.sort();
+        let load = |name: String| Ok(self.load(&name)?.map(|position| (name, position)));
+        names.into_iter().map(load).filter_map(Result::transpose).collect()
     }
 }
 
@@ -52,7 +65,7 @@ impl ProjectionOffsets for OffsetFiles {
 
     /// Replaces the whole file, so that a power loss never leaves half an offset.
     fn save(&self, projection: &str, applied_up_to: Position, _epoch: u64) -> Result<(), crate::Error> {
-        let temp = format!("{projection}.tmp");
+        let temp = format!("{projection}{TEMP}");
         let file = atomic::create(&*self.disk, &temp)?;
         atomic::write_synced(&*file, &temp, encode(applied_up_to).as_bytes())?;
         Ok(atomic::publish(&*self.disk, &temp, projection)?)

@@ -106,6 +106,9 @@ impl FileLedger {
         let last = directory.segments.last().ok_or_else(no_segments)?;
         let tail = tail::judge(last, options.drop_unverified_tail)?;
         let (snapshots, bad_snapshots) = directory.usable_snapshots(&disk, cluster, tail.next)?;
+        if !created {
+            directory.check_covered(&snapshots)?;
+        }
 
         for name in &directory.temps {
             disk.remove(name).map_err(Fault::of("remove", name))?;
@@ -184,15 +187,13 @@ impl Directory {
         self.segments.windows(2).try_for_each(|pair| check_link(&pair[0], &pair[1]))
     }
 
-    /// Snapshots that can be used, oldest first, and those that cannot. The newest usable one is read to
-    /// the end; the state must be reachable from it through the log.
+    /// Snapshots that can be used, oldest first, and those that cannot. The newest usable one is read to the end.
     fn usable_snapshots(
         &self,
         disk: &Arc<dyn Disk>,
         cluster: ClusterId,
         next: Position,
     ) -> Result<(Vec<SnapshotInfo>, BadSnapshots), Error> {
-        let log_first = self.segments[0].header.first;
         let (mut usable, mut bad) = (Vec::new(), Vec::new());
         for info in &self.snapshots {
             if info.end >= next {
@@ -216,13 +217,19 @@ impl Directory {
                 Err(fault) => bad.push((info.name.clone(), fault.to_string())),
             }
         }
+        Ok((usable, bad))
+    }
+
+    /// A log without its beginning needs a snapshot that stands for it.
+    fn check_covered(&self, usable: &[SnapshotInfo]) -> Result<(), Error> {
+        let log_first = self.segments[0].header.first;
         let covered = usable.last().map_or(Position(0), |snapshot| snapshot.begin);
         if log_first.0 > covered.0 + 1 {
             let what = "the log before this segment is trimmed, and no usable snapshot stands for it";
             let to = Some(Position(log_first.0 - 1));
             return Err(damaged(&self.segments[0].name, what, Position(covered.0 + 1), to));
         }
-        Ok((usable, bad))
+        Ok(())
     }
 }
 

@@ -1,6 +1,6 @@
 //! The settings of a ledger on disk.
 
-use crate::ClusterId;
+use crate::{ClusterId, Position};
 
 /// A segment is long enough that rotation is rare, and short enough that recovery copies it in a moment.
 pub const DEFAULT_SEGMENT_BYTES: u64 = 64 << 20;
@@ -21,6 +21,9 @@ pub struct Options {
     /// The id for a new cluster. Without it a missing or empty directory is refused (D26); a directory that
     /// is initialised already keeps its own id.
     pub create: Option<ClusterId>,
+    /// Where a new ledger begins. Above 1 the history before is missing, so a snapshot that stands for it must be stored
+    /// before the ledger is closed.
+    pub first: Position,
     /// When given, the directory must belong to this cluster.
     pub cluster: Option<ClusterId>,
     /// Drop a last frame that was wholly written but does not verify. It may have been acknowledged.
@@ -40,6 +43,7 @@ impl Default for Options {
             segment_bytes: DEFAULT_SEGMENT_BYTES,
             preallocate_bytes: u64::MAX,
             create: None,
+            first: Position(1),
             cluster: None,
             drop_unverified_tail: false,
             history_max_age_ms: DEFAULT_HISTORY_MAX_AGE_MS,

@@ -36,6 +36,9 @@ pub(super) struct BatchRow {
 /// The columns of a row, in the order of [`BatchRow::read`].
 pub(super) const COLUMNS: &str = "first, next, at, epoch, link, codec, body";
 
+/// Leaves out the row before the first batch of a shard, which holds no record.
+pub(super) const HOLDS_RECORDS: &str = "length(body) > 0";
+
 impl Place {
     /// Reads the columns `first`, `next` and `link`.
     pub(super) fn read(row: &Row) -> Result<Place, Error> {

@@ -16,6 +16,9 @@ use super::{Error, Server};
 
 /// The oldest server that has everything the schema uses.
 const MIN_SERVER_VERSION: i32 = 150_000;
+/// The name under which PostgreSQL shows the sessions of nodes, and those of tools that only read.
+pub(super) const NODE: &str = "lessor";
+pub(super) const READER: &str = "lessor-reader";
 /// A server that does not answer the first byte in this time is not there.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// A connection whose peer is gone is noticed within about this time, on both sides.
@@ -53,8 +56,10 @@ impl Session {
         notified: impl Fn() + Send + 'static,
     ) -> Result<Session, Error> {
         let mut config: Config = server.config.clone();
+        if config.get_application_name().is_none() {
+            config.application_name(NODE);
+        }
         config
-            .application_name("lessor")
             .target_session_attrs(TargetSessionAttrs::ReadWrite)
             .connect_timeout(CONNECT_TIMEOUT)
             .tcp_user_timeout(SILENCE)

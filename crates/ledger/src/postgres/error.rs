@@ -13,6 +13,11 @@ pub enum Error {
     Refused(String),
     #[error("the database holds no Lessor cluster; create one with `lessor cluster init`")]
     NotInitialized,
+    #[error(
+        "the database holds a migration that was not finished; run `lessor migrate` again, or remove what is there with \
+         DROP SCHEMA lessor CASCADE"
+    )]
+    Incomplete,
     #[error("the database was changed from outside: {0}")]
     Damaged(String),
     #[error("the database has another history from position {0} on than the one that was followed")]
@@ -55,7 +60,7 @@ impl Error {
 impl From<Error> for crate::Error {
     fn from(error: Error) -> crate::Error {
         let kind = match &error {
-            Error::Refused(_) | Error::NotInitialized => ErrorKind::Refused,
+            Error::Refused(_) | Error::NotInitialized | Error::Incomplete => ErrorKind::Refused,
             Error::Damaged(_) => ErrorKind::Damaged,
             Error::Forked(_) => ErrorKind::Forked,
             Error::BeyondEnd(_) => ErrorKind::BeyondEnd,

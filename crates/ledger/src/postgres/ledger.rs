@@ -163,9 +163,10 @@ impl Drop for PostgresLedger {
 
 /// The epoch of a batch with which a node takes over. Only the first batch of a writer has one.
 fn first_epoch(batch: &Batch, known: u64) -> Option<u64> {
-    if known > 0 {
-        return None;
-    }
+    if known > 0 { None } else { epoch_of(batch) }
+}
+
+pub(super) fn epoch_of(batch: &Batch) -> Option<u64> {
     batch.records().find_map(|(_, bytes)| match record::decode(bytes).ok()?.event {
         Event::OwnerTookOver(event) => Some(event.epoch),
         _ => None,

@@ -4,10 +4,12 @@
 //! behind the row that its writer knows, in one statement. An append is durable when PostgreSQL has acknowledged its
 //! commit without a warning. `docs/postgres.md` describes the tables and what each failure can lose.
 
+mod admin;
 mod append;
 mod batch_row;
 mod connection;
 mod error;
+mod import;
 mod ledger;
 mod membership;
 mod offsets;
@@ -15,18 +17,22 @@ mod page;
 mod reader;
 mod recent;
 mod schema;
+mod server;
 mod shared;
 mod snapshot;
 mod trim;
 
 use std::sync::Arc;
 
+pub use admin::{Description, Finalized, Node, connected_nodes, describe, finalize, register, replace_key};
 pub use error::Error;
+pub use import::Import;
 pub use ledger::PostgresLedger;
 pub use membership::{Membership, NodeRow, Observed, OwnerRow, ShardRow};
 pub use offsets::OffsetRows;
 pub use reader::PostgresReader;
 pub use schema::{Cluster, SCHEMA_VERSION, initialize};
+pub use server::Server;
 pub use shared::Database;
 
 use crate::Storage;
@@ -34,17 +40,6 @@ use crate::Storage;
 /// Seven days.
 const DEFAULT_HISTORY_MAX_AGE_MS: u64 = 7 * 24 * 60 * 60 * 1000;
 const DEFAULT_HISTORY_MAX_BYTES: u64 = 10 << 30;
-
-/// How to reach the database.
-#[derive(Clone)]
-pub struct Server {
-    /// Hosts, user, password and database.
-    pub config: tokio_postgres::Config,
-    /// For servers that ask for TLS; without it connections are not encrypted.
-    pub tls: Option<rustls::ClientConfig>,
-    /// Use a server that acknowledges commits which a power failure can undo. For tests.
-    pub unsafe_no_sync: bool,
-}
 
 /// The settings of a ledger in PostgreSQL.
 #[derive(Clone)]
@@ -77,4 +72,11 @@ pub fn open(server: Server, options: Options) -> Result<Storage, crate::Error> {
     let database = Database::connect(server, options)?;
     let offsets = Arc::new(OffsetRows::new(database.clone()));
     Ok(Storage { ledger: Box::new(PostgresLedger::open(database)?), offsets })
+}
+
+/// Opens the ledger of a shard for reading, without its key, beside the nodes of the cluster.
+pub fn inspect(server: Server, shard: u32) -> Result<(PostgresReader, OffsetRows, Cluster), crate::Error> {
+    let database = Database::inspect(server, shard)?;
+    let cluster = database.cluster();
+    Ok((PostgresReader::new(database.clone()), OffsetRows::new(database), cluster))
 }

@@ -10,6 +10,17 @@ impl OffsetRows {
     pub fn new(database: Database) -> OffsetRows {
         OffsetRows(database)
     }
+
+    /// All offsets, by the names of their projections.
+    pub fn list(&self) -> Result<Vec<(String, Position)>, Error> {
+        let shard = self.0.shard();
+        Ok(self.0.run(move |session| async move {
+            let sql =
+                "SELECT projection, at FROM lessor.projection_offset WHERE shard = $1 ORDER BY projection";
+            let rows = session.client.query(sql, &[&shard]).await?;
+            Ok(rows.iter().map(|row| (row.get(0), position(row.get(1)))).collect())
+        })?)
+    }
 }
 
 impl ProjectionOffsets for OffsetRows {

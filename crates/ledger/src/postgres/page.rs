@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use super::Error;
-use super::batch_row::{BatchRow, COLUMNS};
+use super::batch_row::{BatchRow, COLUMNS, HOLDS_RECORDS};
 use super::connection::Session;
 use super::shared::{Database, Pending};
 use crate::{Link, Position};
@@ -64,10 +64,12 @@ pub(super) fn visit_rows(
 
 /// The page that begins with the batch of a position, or with the first one after it.
 async fn fetch_from(session: Arc<Session>, shard: i32, from: Position) -> Result<Vec<BatchRow>, Error> {
-    let before = "SELECT first, next FROM lessor.batch WHERE shard = $1 AND first <= $2 AND first > 0 \
-                  ORDER BY first DESC LIMIT 1";
+    let before = format!(
+        "SELECT first, next FROM lessor.batch WHERE shard = $1 AND first <= $2 AND {HOLDS_RECORDS} \
+         ORDER BY first DESC LIMIT 1"
+    );
     let from = from.0.max(1) as i64;
-    let row = session.client.query_opt(before, &[&shard, &from]).await?;
+    let row = session.client.query_opt(&before, &[&shard, &from]).await?;
     let holds = row.filter(|row| row.get::<_, i64>(1) > from);
     let first = holds.map_or(from, |row| row.get(0));
     fetch(&session, shard, first).await
@@ -81,7 +83,7 @@ async fn fetch(session: &Session, shard: i32, first: i64) -> Result<Vec<BatchRow
     // The sizes are known without reading the bodies.
     let page = format!(
         "SELECT {COLUMNS} FROM (SELECT *, sum(length(body)) OVER (ORDER BY first) - length(body) AS before \
-         FROM (SELECT * FROM lessor.batch WHERE shard = $1 AND first >= $2 ORDER BY first LIMIT $3) AS batch) AS page \
+         FROM (SELECT * FROM lessor.batch WHERE shard = $1 AND first >= $2 AND {HOLDS_RECORDS} ORDER BY first LIMIT $3) AS batch) AS page \
          WHERE before < $4::int8 ORDER BY first"
     );
     let page = session.client.prepare(&page).await?;

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use authority::Time;
 
 use super::Error;
-use super::batch_row::{BatchRow, COLUMNS, position};
+use super::batch_row::{BatchRow, COLUMNS, HOLDS_RECORDS, position};
 use super::page::visit_rows;
 use super::shared::Database;
 use super::snapshot::{self, BlockRows};
@@ -40,7 +40,7 @@ impl PostgresReader {
         let (shard, wanted) = (self.database.shard(), at.0 as i64);
         let row = self.database.run(move |session| async move {
             let sql = format!(
-                "SELECT {COLUMNS} FROM lessor.batch WHERE shard = $1 AND first <= $2 AND first > 0 \
+                "SELECT {COLUMNS} FROM lessor.batch WHERE shard = $1 AND first <= $2 AND {HOLDS_RECORDS} \
                  ORDER BY first DESC LIMIT 1"
             );
             session.client.query_opt(&sql, &[&shard, &wanted]).await?.as_ref().map(BatchRow::read).transpose()
@@ -68,8 +68,10 @@ impl Reader for PostgresReader {
     fn first(&self) -> Result<Position, LedgerError> {
         let shard = self.database.shard();
         let first = self.database.run(move |session| async move {
-            let sql = "SELECT first FROM lessor.batch WHERE shard = $1 AND first > 0 ORDER BY first LIMIT 1";
-            Ok(session.client.query_opt(sql, &[&shard]).await?.map(|row| position(row.get(0))))
+            let sql = format!(
+                "SELECT first FROM lessor.batch WHERE shard = $1 AND {HOLDS_RECORDS} ORDER BY first LIMIT 1"
+            );
+            Ok(session.client.query_opt(&sql, &[&shard]).await?.map(|row| position(row.get(0))))
         })?;
         first.map_or_else(|| self.next(), Ok)
     }
@@ -188,6 +190,7 @@ impl Reader for PostgresReader {
                 bytes: row.body.len() as u64,
                 first: row.place.first,
                 count: row.count(),
+                time_ms: row.at as u64,
             };
             if visit(Seen::Batch(stored)).is_break() {
                 return Ok(ControlFlow::Break(()));
@@ -202,6 +205,16 @@ impl Reader for PostgresReader {
         })?;
         inspected.parts = vec![("batches", batches)];
         Ok(inspected)
+    }
+
+    fn stored_bytes(&self) -> u64 {
+        let shard = self.database.shard();
+        let bytes = self.database.run(move |session| async move {
+            let sql = "SELECT coalesce(sum(length(body)), 0)::int8 FROM lessor.batch WHERE shard = $1";
+            Ok(session.client.query_one(sql, &[&shard]).await?.get::<_, i64>(0))
+        });
+        // It is only for a progress bar.
+        bytes.map_or(0, |bytes| bytes as u64)
     }
 }
 

@@ -2,10 +2,10 @@
 
 use tokio_postgres::{Client, GenericClient};
 
-use super::batch_row::link;
+use super::batch_row::{Place, link};
 use super::connection::Session;
 use super::{Error, Server};
-use crate::{ClusterId, Link};
+use crate::{ClusterId, Link, Position};
 
 /// The version of the schema that this software uses. Migrations go forward only, and never rewrite `batch`.
 pub const SCHEMA_VERSION: i32 = 1;
@@ -14,7 +14,7 @@ pub(super) const RECORD_FORMAT: i32 = 1;
 /// The most shards of a cluster: task ids hold 12 bits of the shard.
 const MAX_SHARDS: u32 = 4_096;
 /// Only one node changes the schema at a time.
-const SCHEMA_LOCK: i64 = 0x6c65_7373_6f72;
+pub(super) const SCHEMA_LOCK: i64 = 0x6c65_7373_6f72;
 
 const SCHEMA: &str = include_str!("schema.sql");
 
@@ -24,6 +24,17 @@ pub struct Cluster {
     pub id: ClusterId,
     pub shards: u32,
     pub key_print: [u8; 16],
+}
+
+impl Cluster {
+    pub(super) fn check_key(&self, key_print: [u8; 16]) -> Result<(), Error> {
+        if self.key_print == key_print {
+            return Ok(());
+        }
+        let refused =
+            "the database belongs to a cluster with another key; check [cluster] key_file and the URL";
+        Err(Error::Refused(refused.to_owned()))
+    }
 }
 
 /// Creates the schema of a new cluster. Refuses a database that has one.
@@ -45,26 +56,50 @@ async fn create(server: &Server, cluster: Cluster) -> Result<(), Error> {
     let transaction = client.transaction().await?;
     transaction.execute("SELECT pg_advisory_xact_lock($1)", &[&SCHEMA_LOCK]).await?;
     if has_schema(&transaction).await? {
-        let refused = "the database holds a Lessor cluster already; nothing was changed";
-        return Err(Error::Refused(refused.to_owned()));
+        return Err(if has_cluster(&transaction).await? { holds_a_cluster() } else { Error::Incomplete });
     }
-    transaction.batch_execute(SCHEMA).await?;
-    let row = "INSERT INTO lessor.cluster (id, shards, schema_version, format, key_print) VALUES ($1, $2, $3, $4, $5)";
-    let (id, key_print) = (&cluster.id.0[..], &cluster.key_print[..]);
-    let shards = cluster.shards as i32;
-    transaction.execute(row, &[&id, &shards, &SCHEMA_VERSION, &RECORD_FORMAT, &key_print]).await?;
+    create_tables(&transaction).await?;
     for shard in 0..cluster.shards {
-        let Link(origin) = Link::origin(cluster.id, shard);
-        let row = "INSERT INTO lessor.batch VALUES ($1, 0, 1, 0, 0, $2, 0, '')";
-        transaction.execute(row, &[&(shard as i32), &&origin[..]]).await?;
+        let (first, next, link) = (Position(0), Position(1), Link::origin(cluster.id, shard));
+        insert_origin(&transaction, shard as i32, Place { first, next, link }).await?;
     }
+    insert_cluster(&transaction, cluster).await?;
     transaction.commit().await?;
     Ok(())
 }
 
-async fn has_schema(client: &impl GenericClient) -> Result<bool, Error> {
+pub(super) fn holds_a_cluster() -> Error {
+    Error::Refused("the database holds a Lessor cluster already; nothing was changed".to_owned())
+}
+
+pub(super) async fn create_tables(client: &impl GenericClient) -> Result<(), Error> {
+    Ok(client.batch_execute(SCHEMA).await?)
+}
+
+/// Inserts the row before the first batch of a shard. It holds no record.
+pub(super) async fn insert_origin(client: &impl GenericClient, shard: i32, row: Place) -> Result<(), Error> {
+    let sql = "INSERT INTO lessor.batch VALUES ($1, $2, $3, 0, 0, $4, 0, '')";
+    let (first, next) = (row.first.0 as i64, row.next.0 as i64);
+    client.execute(sql, &[&shard, &first, &next, &&row.link.0[..]]).await?;
+    Ok(())
+}
+
+/// Inserts the row that makes the tables a cluster.
+pub(super) async fn insert_cluster(client: &impl GenericClient, cluster: Cluster) -> Result<(), Error> {
+    let sql = "INSERT INTO lessor.cluster (id, shards, schema_version, format, key_print) VALUES ($1, $2, $3, $4, $5)";
+    let (id, key_print) = (&cluster.id.0[..], &cluster.key_print[..]);
+    let shards = cluster.shards as i32;
+    client.execute(sql, &[&id, &shards, &SCHEMA_VERSION, &RECORD_FORMAT, &key_print]).await?;
+    Ok(())
+}
+
+pub(super) async fn has_schema(client: &impl GenericClient) -> Result<bool, Error> {
     let found = "SELECT to_regclass('lessor.cluster') IS NOT NULL";
     Ok(client.query_one(found, &[]).await?.get(0))
+}
+
+pub(super) async fn has_cluster(client: &impl GenericClient) -> Result<bool, Error> {
+    Ok(client.query_one("SELECT EXISTS (SELECT 1 FROM lessor.cluster)", &[]).await?.get(0))
 }
 
 /// Reads which cluster the database belongs to, and refuses one that this software does not understand.
@@ -75,7 +110,7 @@ pub(super) async fn read_cluster(client: &Client) -> Result<Cluster, Error> {
     let row = client
         .query_opt("SELECT id, shards, schema_version, format, key_print FROM lessor.cluster", &[])
         .await?
-        .ok_or(Error::NotInitialized)?;
+        .ok_or(Error::Incomplete)?;
     let (schema, format): (i32, i32) = (row.get("schema_version"), row.get("format"));
     if schema != SCHEMA_VERSION || format > RECORD_FORMAT {
         return Err(Error::Refused(format!(

@@ -14,8 +14,8 @@ CREATE TABLE lessor.cluster (
     key_print bytea NOT NULL
 );
 
--- The ledger. Each row names its batch by a link that depends on all batches before it. Row 0 of a shard holds no record;
--- the first trim removes it.
+-- The ledger. Each row names its batch by a link that depends on all batches before it. The row
+-- before the first batch of a shard holds no record; the first trim removes it.
 CREATE TABLE lessor.batch (
     shard int,
     first int8,
@@ -67,6 +67,8 @@ CREATE TABLE lessor.node (
     node text PRIMARY KEY,
     address text NOT NULL DEFAULT '',
     version text NOT NULL DEFAULT '',
+    -- The newest record format that the node reads.
+    format int NOT NULL DEFAULT 1,
     -- The time of an owner when it last said that it lives.
     beat int8 NOT NULL DEFAULT 0,
     seen timestamptz NOT NULL DEFAULT now()

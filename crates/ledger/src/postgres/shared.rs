@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::runtime::Runtime;
 
-use super::connection::Session;
+use super::connection::{READER, Session};
 use super::schema::{Cluster, read_cluster};
 use super::{Error, Options, Server};
 use crate::Position;
@@ -34,6 +34,31 @@ struct Inner {
 impl Database {
     /// Connects, and checks that the database belongs to this cluster.
     pub fn connect(server: Server, options: Options) -> Result<Database, Error> {
+        let database = Database::open(server, options, known_cluster)?;
+        database.cluster().check_key(database.options().key_print)?;
+        database.check_shard()?;
+        Ok(database)
+    }
+
+    /// Connects for reading: without the key of the cluster, and also where commits are not safe.
+    pub(super) fn inspect(mut server: Server, shard: u32) -> Result<Database, Error> {
+        server.config.application_name(READER);
+        server.unsafe_no_sync = true;
+        let options = Options { shard, ..Options::new("", [0; 16]) };
+        let database = Database::open(server, options, known_cluster)?;
+        database.check_shard()?;
+        Ok(database)
+    }
+
+    /// Connects, with what the new session does first; it returns the cluster.
+    pub(super) fn open<F>(
+        server: Server,
+        options: Options,
+        begin: impl FnOnce(Session) -> F + Send + 'static,
+    ) -> Result<Database, Error>
+    where
+        F: Future<Output = Result<(Session, Cluster), Error>> + Send,
+    {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .thread_name("lessor-postgres")
@@ -43,8 +68,7 @@ impl Database {
             let server = server.clone();
             async move {
                 let session = Session::connect(&server).await?;
-                let cluster = read_cluster(&session.client).await?;
-                Ok::<_, Error>((session, cluster))
+                begin(session).await
             }
         };
         let connected = wait(&runtime, connect).and_then(|connected| connected);
@@ -55,7 +79,7 @@ impl Database {
                 return Err(error);
             }
         };
-        let database = Database(Arc::new(Inner {
+        Ok(Database(Arc::new(Inner {
             server,
             options,
             cluster,
@@ -64,18 +88,11 @@ impl Database {
             readable: AtomicU64::new(u64::MAX),
             holds: Mutex::default(),
             trim_is_due: AtomicBool::new(false),
-        }));
-        database.check()?;
-        Ok(database)
+        })))
     }
 
-    fn check(&self) -> Result<(), Error> {
+    fn check_shard(&self) -> Result<(), Error> {
         let (options, cluster) = (self.options(), self.cluster());
-        if options.key_print != cluster.key_print {
-            let refused =
-                "the database belongs to a cluster with another key; check [cluster] key_file and the URL";
-            return Err(Error::Refused(refused.to_owned()));
-        }
         if options.shard >= cluster.shards {
             return Err(Error::Refused(format!("the cluster has only {} shards", cluster.shards)));
         }
@@ -184,6 +201,11 @@ impl Drop for Inner {
             runtime.shutdown_background();
         }
     }
+}
+
+async fn known_cluster(session: Session) -> Result<(Session, Cluster), Error> {
+    let cluster = read_cluster(&session.client).await?;
+    Ok((session, cluster))
 }
 
 fn wait<T: Send + 'static>(

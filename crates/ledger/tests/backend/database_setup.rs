@@ -1,10 +1,10 @@
 //! Which databases are used, and which are refused.
 
-use ledger::postgres::{self, Cluster, Server};
-use ledger::{ClusterId, ErrorKind, Position};
+use ledger::postgres::{self, Cluster, Import, Server};
+use ledger::{ClusterId, ErrorKind, Link, Position, Reader};
 use test_servers::postgres::{execute, shared};
 
-use crate::{Backend, CLUSTER, Database, append, database_options, server};
+use crate::{Backend, CLUSTER, Database, append, batch, database_options, read, server};
 
 #[test]
 fn c21_a_database_without_a_cluster_is_refused() {
@@ -81,4 +81,54 @@ fn the_first_host_that_takes_writes_is_used() {
     );
     append(&mut *postgres::open(server(&url), database_options("a")).unwrap().ledger, 3);
     assert_eq!(database.open().ledger.next(), Position(4));
+}
+
+#[test]
+fn an_import_begins_where_its_source_begins_and_is_a_cluster_only_at_its_end() {
+    let url = shared().create_database();
+    let begin = || Import::begin(server(&url), CLUSTER, Position(50)).unwrap();
+    let mut cut_off = begin();
+    cut_off.append(&batch(Position(50), 3)).unwrap();
+    cut_off.flush().unwrap();
+    drop(cut_off);
+    let refused = postgres::open(server(&url), database_options("a")).err().unwrap();
+    assert!(
+        refused.kind() == ErrorKind::Refused && refused.to_string().contains("not finished"),
+        "{refused}"
+    );
+    let refused = postgres::initialize(&server(&url), CLUSTER).unwrap_err();
+    assert!(refused.to_string().contains("not finished"), "{refused}");
+
+    let mut import = begin();
+    assert_eq!(import.reader().first().unwrap(), Position(50), "nothing is left of the import before");
+    import.append(&batch(Position(50), 10)).unwrap();
+    assert!(import.append(&batch(Position(61), 1)).is_err(), "without a gap");
+    import.append(&batch(Position(60), 5)).unwrap();
+    import.flush().unwrap();
+    assert_eq!(read(&import.reader(), 50), 65);
+    import.finish().unwrap();
+
+    let mut ledger = postgres::open(server(&url), database_options("a")).unwrap().ledger;
+    assert_eq!((ledger.reader().first().unwrap(), ledger.next()), (Position(50), Position(65)));
+    append(&mut *ledger, 5);
+    assert_eq!(read(&*ledger.reader(), 50), 70);
+    assert_eq!(ledger.reader().record(Position(49)).unwrap(), None);
+    let origin = Link::origin(CLUSTER.id, 0);
+    let link = origin.then_batch(&batch(Position(50), 10)).then_batch(&batch(Position(60), 5));
+    assert_eq!(
+        execute(&url, "SELECT encode(link, 'hex') FROM lessor.batch WHERE first = 60"),
+        [[link.to_string()]]
+    );
+    assert!(Import::begin(server(&url), CLUSTER, Position(1)).is_err());
+    assert_eq!(ledger.next(), Position(70));
+}
+
+#[test]
+fn an_import_may_hold_no_batch() {
+    let url = shared().create_database();
+    Import::begin(server(&url), CLUSTER, Position(50)).unwrap().finish().unwrap();
+    let mut ledger = postgres::open(server(&url), database_options("a")).unwrap().ledger;
+    assert_eq!((ledger.reader().first().unwrap(), ledger.next()), (Position(50), Position(50)));
+    append(&mut *ledger, 5);
+    assert_eq!(read(&*ledger.reader(), 50), 55);
 }

@@ -1,6 +1,7 @@
 //! Trim: removes history that neither a snapshot nor a hold needs.
 
-use ledger::{ErrorKind, Ledger, Position};
+use ledger::file::{FileLedger, Options};
+use ledger::{ClusterId, ErrorKind, Ledger, Position};
 
 use crate::{END, append, for_each_backend, read, snapshot, tend};
 
@@ -64,4 +65,24 @@ fn held_records_are_not_trimmed_until_the_hold_advances_or_ends() {
         let first = reader.first().unwrap();
         assert!(first > Position(41) && first <= Position(200), "{first}");
     });
+}
+
+#[test]
+fn a_directory_may_begin_late_where_a_snapshot_stands_for_its_past() {
+    let dir = tempfile::tempdir().unwrap();
+    let create = || Options { create: Some(ClusterId([5; 16])), first: Position(50), ..Options::default() };
+    for has_snapshot in [false, true] {
+        let path = dir.path().join(has_snapshot.to_string());
+        let (mut ledger, _) = FileLedger::open_dir(&path, create()).unwrap();
+        append(&mut ledger, 12);
+        if has_snapshot {
+            snapshot(&ledger);
+        }
+        drop(ledger);
+        let opened = FileLedger::open_dir(&path, Options::default());
+        assert_eq!(opened.is_ok(), has_snapshot);
+        if let Ok((ledger, _)) = opened {
+            assert_eq!(read(&*Ledger::reader(&ledger), 50), 62);
+        }
+    }
 }

@@ -3,6 +3,7 @@
 
 mod auth;
 mod certificates;
+mod cluster;
 pub(crate) mod file;
 mod issuers;
 mod limits;
@@ -23,6 +24,7 @@ use wire::{DEFAULT_SCOPE_NAME, MAX_WAIT_MS};
 
 use crate::address;
 pub(crate) use auth::{Auth, Mode};
+pub(crate) use cluster::{Cluster, Ledger, LedgerBackend, Postgres, postgres_server};
 use execution::EXECUTION_QUEUE;
 use file::{Document, within};
 use limits::{Limits, TenantLimits};
@@ -42,6 +44,9 @@ const MIN_STATE_MIB: u64 = 16;
 pub(crate) struct Config {
     pub server: Server,
     pub data: Data,
+    pub ledger: Ledger,
+    pub postgres: Postgres,
+    pub cluster: Cluster,
     pub queues: Queues,
     pub storage: Storage,
     pub execution: Execution,
@@ -354,6 +359,8 @@ impl Document for Config {
         config.auth.issuers = vec![issuers::Issuer::with_every_key()];
         config.auth.certificates = vec![certificates::Rule::with_every_key()];
         config.limits.tenant = TenantLimits::with_every_key();
+        config.postgres = Postgres::with_every_key();
+        config.cluster = Cluster::with_every_key();
         config.push.callback_url = Some(String::new());
         config.server.tls = Tls::with_every_key();
         config.capabilities.action_cache_update_enabled = Some(true);
@@ -386,6 +393,7 @@ impl Document for Config {
         .flatten()
         .collect();
         faults.extend(self.auth.faults(&self.server.tls));
+        faults.extend(self.ledger_faults());
         faults.extend(self.limits.faults());
         faults.extend(self.server.tls.faults());
         if self.metrics.queues.len() >= MAX_NAMED_QUEUES {

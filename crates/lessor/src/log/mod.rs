@@ -1,12 +1,12 @@
-//! `lessor log`: the ledger itself, read from its directory. It takes no lock and changes nothing, so it works
-//! beside a running server, after a crash, and on a copy.
+//! `lessor log`: the ledger itself, read from its directory or its database. It takes no lock and changes nothing, so it
+//! works beside a running server, after a crash, and on a copy.
 
 mod dump;
 mod explain;
 mod fields;
 mod filter;
 pub(crate) mod moment;
-mod progress;
+pub(crate) mod progress;
 mod state;
 mod verify;
 
@@ -16,9 +16,9 @@ use std::process::ExitCode;
 use anyhow::Result;
 use authority::TaskId;
 use history::time_travel::TimeTravelError;
-use ledger::{Error, RecoveryError};
+use ledger::{Error, ErrorKind, RecoveryError};
 
-use crate::ledger_backend;
+use crate::ledger_backend::{self, Place};
 
 #[derive(clap::Args)]
 #[command(
@@ -33,6 +33,7 @@ Examples:
   lessor log state --at 2030-01-31T12:00:00Z
   lessor log explain 019a8a3c-5b1e-7000-8000-0000000000aa
   lessor log --data backup/lessor verify --json
+  lessor log --ledger postgres:postgres://lessor@db.example.com/lessor verify
 
 Exit codes: 0 sound, 1 no answer, 2 wrong usage, 3 damaged, foreign, missing or of a newer version."
 )]
@@ -43,6 +44,10 @@ pub(crate) struct Options {
     /// The data directory of a server, or a copy of it
     #[arg(long, value_name = "DIR", default_value = ".lessor", env = "LESSOR_DATA", global = true)]
     data: PathBuf,
+
+    /// The ledger, instead of --data: file:DIR, postgres:URL, or postgres: with the URL in LESSOR_POSTGRES_URL
+    #[arg(long, value_name = "LEDGER", global = true)]
+    ledger: Option<String>,
 
     /// Print JSON for scripts
     #[arg(long, global = true)]
@@ -62,7 +67,11 @@ enum Command {
 }
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
-    let reader = &*ledger_backend::inspect(&options.data)?;
+    let reader = match &options.ledger {
+        Some(text) => Place::parse(text).map_err(|fault| anyhow::anyhow!("--ledger: {fault}"))?.inspect()?,
+        None => ledger_backend::inspect(&options.data)?,
+    };
+    let reader = &*reader;
     let done = |result: Result<()>| {
         result.map(|()| ExitCode::SUCCESS).map_err(|error| {
             if !is_refusal(&error) {
@@ -81,9 +90,14 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
 
 /// Whether the directory cannot be read as a ledger, rather than that it gives no answer.
 pub(crate) fn is_refusal(error: &anyhow::Error) -> bool {
-    error.is::<Error>()
+    error.downcast_ref::<Error>().is_some_and(|error| !is_away(error))
         || error.is::<RecoveryError>()
         || matches!(error.downcast_ref(), Some(TimeTravelError::Recovery(_)))
+}
+
+/// Whether a database cannot be reached, which says nothing about its content.
+fn is_away(error: &Error) -> bool {
+    error.kind() == ErrorKind::Unavailable && error.downcast_ref::<ledger::postgres::Error>().is_some()
 }
 
 fn parse_task(text: &str) -> Result<TaskId, String> {

@@ -3,10 +3,10 @@
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 /// Moves with the bytes that were read, and is gone afterwards.
-pub(super) struct Progress(ProgressBar);
+pub(crate) struct Progress(ProgressBar);
 
 impl Progress {
-    pub(super) fn new(what: &'static str, total_bytes: u64) -> Progress {
+    pub(crate) fn new(what: &'static str, total_bytes: u64) -> Progress {
         // Standard error that is not a terminal gets nothing.
         let bar = ProgressBar::with_draw_target(Some(total_bytes), ProgressDrawTarget::stderr());
         let template = "{msg} {wide_bar} {binary_bytes} of {binary_total_bytes}, {eta} left";
@@ -17,7 +17,7 @@ impl Progress {
         Progress(bar)
     }
 
-    pub(super) fn at(&self, bytes: u64) {
+    pub(crate) fn at(&self, bytes: u64) {
         self.0.set_position(bytes);
     }
 }

@@ -124,6 +124,7 @@ impl Walk<'_, '_> {
             bytes: header.frame_bytes() as u64,
             first: header.first,
             count: header.count,
+            time_ms: header.time_ms,
         }))?;
         header.unpack(scanner.frame(header), &mut self.body);
         let records = split_body(&self.body, header.count);
