@@ -8,7 +8,7 @@ use std::io;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use authority::Position;
+use authority::{Position, State};
 use backon::{BackoffBuilder, ExponentialBuilder};
 use ledger::HistoryRecord;
 use tokio::sync::watch;
@@ -37,6 +37,12 @@ fn retries() -> impl Iterator<Item = Duration> {
 pub trait Projection: Send {
     /// Names the saved offset.
     fn name(&self) -> &str;
+
+    /// A projection that follows from the state alone takes the state of a start here and returns true. It gets the
+    /// records after that state, has no offset, and keeps no earlier record from being trimmed.
+    fn begin(&mut self, _state: &State, _history: &dyn HistoryReader) -> bool {
+        false
+    }
 
     /// Applies the record. After an error the same record comes again later. `history` reads earlier records.
     fn apply(&mut self, record: &HistoryRecord, history: &dyn HistoryReader) -> Result<(), String>;

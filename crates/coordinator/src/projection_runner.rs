@@ -7,7 +7,7 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use authority::Position;
+use authority::{Position, State};
 use ledger::{Error, HistoryRecord, Hold, ProjectionOffsets, Reader, record};
 
 use crate::history::LedgerHistory;
@@ -22,7 +22,8 @@ pub struct ProjectionRunner {
     projection: Box<dyn Projection>,
     reader: Arc<dyn Reader>,
     history: LedgerHistory,
-    offsets: Arc<dyn ProjectionOffsets>,
+    /// None for a projection that begins with the state of every start.
+    offsets: Option<Arc<dyn ProjectionOffsets>>,
     /// The epoch of the owner that runs the projection.
     epoch: u64,
     applied_up_to: Position,
@@ -58,6 +59,31 @@ impl ProjectionRunner {
             }
             None => oldest,
         };
+        ProjectionRunner::after(projection, Some(offsets), epoch, reader, saved)
+    }
+
+    /// Opens a projection at a start, with the state that was found. A projection that begins with this state needs no offset.
+    pub(crate) fn open_with(
+        mut projection: Box<dyn Projection>,
+        offsets: Arc<dyn ProjectionOffsets>,
+        epoch: u64,
+        reader: Arc<dyn Reader>,
+        state: &State,
+    ) -> Result<ProjectionRunner, Error> {
+        if projection.begin(state, &LedgerHistory::new(reader.clone())) {
+            ProjectionRunner::after(projection, None, epoch, reader, state.position())
+        } else {
+            ProjectionRunner::open(projection, offsets, epoch, reader)
+        }
+    }
+
+    fn after(
+        projection: Box<dyn Projection>,
+        offsets: Option<Arc<dyn ProjectionOffsets>>,
+        epoch: u64,
+        reader: Arc<dyn Reader>,
+        saved: Position,
+    ) -> Result<ProjectionRunner, Error> {
         let hold = reader.hold(projection.name(), saved.next())?;
         let history = LedgerHistory::new(reader.clone());
         Ok(ProjectionRunner {
@@ -115,7 +141,9 @@ impl ProjectionRunner {
     /// the records after the saved offset again.
     pub fn save(&mut self) -> Result<(), Error> {
         if !self.is_saved() {
-            self.offsets.save(self.projection.name(), self.applied_up_to, self.epoch)?;
+            if let Some(offsets) = &self.offsets {
+                offsets.save(self.projection.name(), self.applied_up_to, self.epoch)?;
+            }
             self.saved = self.applied_up_to;
             self.hold.advance(self.saved.next())?;
         }

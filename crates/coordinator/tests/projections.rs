@@ -4,6 +4,7 @@ mod support;
 
 use std::sync::{Arc, Mutex};
 
+use authority::State;
 use coordinator::{HistoryReader, HistoryRecord, Options, Projection};
 use support::{storage, submit};
 
@@ -94,4 +95,41 @@ async fn a_start_can_wait_until_projections_have_what_an_earlier_process_recorde
     let caught_up: Vec<u64> = seen.lock().unwrap().iter().copied().take_while(|at| *at <= recorded).collect();
     assert_eq!(caught_up, (1..=recorded).collect::<Vec<_>>());
     running.stop().await.unwrap();
+}
+
+/// Begins with the number of tasks in the state, and counts the tasks that are created.
+struct Counter(Arc<Mutex<(usize, usize)>>);
+
+impl Projection for Counter {
+    fn name(&self) -> &str {
+        "counter"
+    }
+
+    fn begin(&mut self, state: &State, _: &dyn HistoryReader) -> bool {
+        *self.0.lock().unwrap() = (state.len(), 0);
+        true
+    }
+
+    fn apply(&mut self, record: &HistoryRecord, _: &dyn HistoryReader) -> Result<(), String> {
+        self.0.lock().unwrap().1 += usize::from(record.event.name() == "TaskCreated");
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn a_projection_that_begins_with_the_state_gets_every_later_record_and_has_no_offset() {
+    let dir = tempfile::tempdir().unwrap();
+    for expected in [(0, 3), (3, 3)] {
+        let counts = Arc::new(Mutex::new((0, 0)));
+        let mut options = Options::default();
+        options.projections.push(Box::new(Counter(counts.clone())));
+        let running = coordinator::start(storage(dir.path()), options).unwrap();
+        for id in 1..=3 {
+            running.handle.submit(submit(id + 10 * expected.0 as u128, "q")).await.unwrap();
+        }
+        // A stop lets projections apply every durable record.
+        running.stop().await.unwrap();
+        assert_eq!(*counts.lock().unwrap(), expected);
+        assert!(!dir.path().join("effects").join("counter").exists());
+    }
 }

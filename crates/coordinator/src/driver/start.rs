@@ -230,7 +230,9 @@ pub(crate) fn start_with(
         .projections
         .into_iter()
         .map(|projection| {
-            let runner = ProjectionRunner::open(projection, offsets.clone(), epoch, reader.clone())?;
+            let (offsets, reader) = (offsets.clone(), reader.clone());
+            let runner =
+                ProjectionRunner::open_with(projection, offsets, epoch, reader, driver.engine.state())?;
             let (progress, applied) = watch::channel(runner.applied_up_to());
             Ok(((runner, progress), applied))
         })
