@@ -50,7 +50,9 @@ fn render(
 ) -> String {
     let (directory, version, ms) =
         (data.path().display(), env!("CARGO_PKG_VERSION"), report.took.as_millis());
-    let found = if data.is_new {
+    let found = if report.epoch == 0 {
+        format!("joined the cluster, {}", counted(report.tasks, "task"))
+    } else if data.is_new {
         format!("created {directory}")
     } else {
         let (tasks, records) = (counted(report.tasks, "task"), counted(report.replayed as usize, "record"));

@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 
 use crate::config::Data;
 use crate::data_dir::DataDir;
-use crate::ledger_backend::Backend;
+use crate::ledger_backend;
 use crate::serving::Start;
 use crate::{admin_key, client};
 
@@ -65,9 +65,9 @@ async fn create(options: &Options) -> Result<server::NewKey> {
         worker: None,
         insecure: false,
     };
-    let (path, backend) = (data.path().to_owned(), Backend::in_data_dir(&options.data, &start)?);
+    let (path, backend) = (data.path().to_owned(), ledger_backend::file_options(&options.data, &start)?);
     let started = tokio::task::spawn_blocking(move || -> Result<_> {
-        let (storage, _) = backend.open(&path, "")?;
+        let (storage, _) = ledger_backend::open(&path, backend)?;
         let queue_defaults = server::reapi::queue_defaults();
         let options = coordinator::Options { queue_defaults, ..coordinator::Options::default() };
         Ok(coordinator::start(storage, options)?)

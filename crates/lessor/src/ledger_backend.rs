@@ -22,14 +22,14 @@ pub(crate) fn is_initialized(ledger: &Path) -> bool {
 /// The ledger of a server, before it is opened.
 pub(crate) enum Backend {
     File(Box<file::Options>),
-    Postgres(Box<Node>),
+    Postgres(Box<DatabaseNode>),
 }
 
-/// A node of a cluster.
-pub(crate) struct Node {
-    server: Server,
-    options: postgres::Options,
-    key: ClusterKey,
+/// A node of a cluster whose ledger is in a database.
+pub(crate) struct DatabaseNode {
+    pub server: Server,
+    pub options: postgres::Options,
+    pub key: ClusterKey,
     cluster: ClusterId,
 }
 
@@ -37,22 +37,9 @@ impl Backend {
     /// The backend that the configuration names. A database is asked which cluster it holds, so this blocks.
     pub(crate) fn prepare(config: &Config, start: &Start) -> Result<Backend> {
         match config.ledger.backend {
-            LedgerBackend::File => Backend::in_data_dir(&config.data, start),
-            LedgerBackend::Postgres => Ok(Backend::Postgres(Box::new(Node::prepare(config)?))),
+            LedgerBackend::File => Ok(Backend::File(Box::new(file_options(&config.data, start)?))),
+            LedgerBackend::Postgres => Ok(Backend::Postgres(Box::new(DatabaseNode::prepare(config)?))),
         }
-    }
-
-    /// The ledger in a data directory, with an id in case that it is created.
-    pub(crate) fn in_data_dir(data: &Data, start: &Start) -> Result<Backend> {
-        Ok(Backend::File(Box::new(file::Options {
-            create: start.may_create.then_some(new_cluster_id()?),
-            segment_bytes: data.segment_mib << 20,
-            preallocate_bytes: data.preallocate_mib.map_or(u64::MAX, |mib| mib.saturating_mul(1 << 20)),
-            history_max_age_ms: history_max_age_ms(data),
-            history_max_bytes: history_max_bytes(data),
-            drop_unverified_tail: start.drop_unverified_tail,
-            ..file::Options::default()
-        })))
     }
 
     /// Opens the directory for everything but the ledger; the ledger of the file backend is in it too.
@@ -70,43 +57,29 @@ impl Backend {
             Backend::Postgres(node) => Some(node.key.lease_key()),
         }
     }
-
-    /// The name of this node in its cluster.
-    pub(crate) fn node(&self) -> Option<&str> {
-        match self {
-            Backend::File(_) => None,
-            Backend::Postgres(node) => Some(&node.options.node),
-        }
-    }
-
-    /// Where the ledger is, for messages.
-    pub(crate) fn place(&self, data: &Path) -> String {
-        match self {
-            Backend::File(_) => format!("the data directory {}", data.display()),
-            Backend::Postgres(node) => format!("the ledger in {}", node.server.address()),
-        }
-    }
-
-    /// Opens the ledger, with notices for the operator about what was found. A node tells the others where they reach it.
-    pub(crate) fn open(self, data: &Path, reached_at: &str) -> Result<(Storage, Vec<String>), Error> {
-        match self {
-            Backend::File(options) => {
-                let (storage, report) = file::open_data_dir(data, *options)?;
-                Ok((storage, report.notices()))
-            }
-            Backend::Postgres(node) => {
-                let Node { server, options, key, .. } = *node;
-                let version = env!("CARGO_PKG_VERSION");
-                postgres::register(&server, &options.node, reached_at, version, key.print())?;
-                let notice = format!("The ledger is in {} (node {})", server.address(), options.node);
-                Ok((postgres::open(server, options)?, vec![notice]))
-            }
-        }
-    }
 }
 
-impl Node {
-    fn prepare(config: &Config) -> Result<Node> {
+/// The options of a ledger in a data directory, with an id in case that it is created.
+pub(crate) fn file_options(data: &Data, start: &Start) -> Result<file::Options> {
+    Ok(file::Options {
+        create: start.may_create.then_some(new_cluster_id()?),
+        segment_bytes: data.segment_mib << 20,
+        preallocate_bytes: data.preallocate_mib.map_or(u64::MAX, |mib| mib.saturating_mul(1 << 20)),
+        history_max_age_ms: history_max_age_ms(data),
+        history_max_bytes: history_max_bytes(data),
+        drop_unverified_tail: start.drop_unverified_tail,
+        ..file::Options::default()
+    })
+}
+
+/// Opens the ledger in a data directory, with notices for the operator about what was found.
+pub(crate) fn open(data: &Path, options: file::Options) -> Result<(Storage, Vec<String>), Error> {
+    let (storage, report) = file::open_data_dir(data, options)?;
+    Ok((storage, report.notices()))
+}
+
+impl DatabaseNode {
+    fn prepare(config: &Config) -> Result<DatabaseNode> {
         let (server, key) = (config.postgres.server()?, ClusterKey::read(config.cluster.key_file()?)?);
         let options = postgres::Options {
             history_max_age_ms: history_max_age_ms(&config.data),
@@ -114,7 +87,8 @@ impl Node {
             ..postgres::Options::new(&config.cluster.node()?, key.print())
         };
         let described = describe(&server)?;
-        Ok(Node { server, options, key, cluster: described.cluster.id })
+        described.cluster.check_key(key.print())?;
+        Ok(DatabaseNode { server, options, key, cluster: described.cluster.id })
     }
 }
 

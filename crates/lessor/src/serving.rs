@@ -19,12 +19,11 @@ use tokio::task::JoinSet;
 use crate::banner::Execution;
 use crate::config::Config;
 use crate::ledger_backend::Backend;
+use crate::server_coordinator::Coordinator;
 use crate::stop_signals::StopSignals;
 use crate::worker::{Embedded, EmbeddedOptions, Instances};
 use crate::{admin_key, banner, content, machine};
 
-/// Longest wait for the projections at a start.
-const MAX_CATCH_UP: Duration = Duration::from_secs(10);
 /// Connections that may wait to be accepted: after a restart every worker comes back at once.
 const BACKLOG: u32 = 4_096;
 
@@ -88,31 +87,29 @@ async fn serve(config: Config, start: Start) -> Result<()> {
     };
     let began = Instant::now();
     let path = data.path().to_owned();
-    let mut start_options = coordinator_options(&config, cache_writer);
-    if let Some(node) = backend.node() {
-        start_options.node = node.to_owned();
-    }
     let audit = data.path().join(audit_trail::DIRECTORY);
-    start_options.audit_head = audit_head(&audit);
+    // A node starts a coordinator each time that it takes over.
+    let start_options = {
+        let (config, audit) = (config.clone(), audit.clone());
+        move || coordinator::Options {
+            audit_head: audit_head(&audit),
+            ..coordinator_options(&config, cache_writer.clone())
+        }
+    };
     // Its backend is tried while the ledger is replayed. Within the process it needs neither a certificate nor an API key,
     // and counts toward the limits of no tenant.
     let (dialer, connections_in_process) = start.worker.is_some().then(in_process::channel).unzip();
     let opening = start.worker.zip(dialer);
     let opening = opening.map(|(options, dialer)| Embedded::open(&data, listening, dialer, options));
     let opening = opening.transpose()?;
-    let place = backend.place(data.path());
-    let reached_at = config.cluster.address.clone().unwrap_or_else(|| listening.to_string());
-    let started = tokio::task::spawn_blocking(move || -> Result<_> {
-        let (storage, notices) = backend.open(&path, &reached_at)?;
-        Ok((coordinator::start(storage, start_options)?, notices))
-    });
-    let (mut running, mut notices) = started.await?.with_context(|| format!("cannot open {place}"))?;
-    // An action whose result was recorded last must not run again because the action cache does not have it yet.
-    running.projections_caught_up(MAX_CATCH_UP).await;
-    running.report.took = began.elapsed();
-    configure(&running.handle, start.queues).await?;
+    let (mut coordinator, mut notices) = match backend {
+        Backend::File(backend) => Coordinator::start_own(path, *backend, start_options()).await?,
+        Backend::Postgres(node) => Coordinator::join(*node, &config, start_options).await?,
+    };
+    let report = coordinator::StartReport { took: began.elapsed(), ..coordinator.report().await? };
+    configure(coordinator.handle(), start.queues).await?;
     if let Some(file) = &config.auth.admin_key_file {
-        admin_key::from_file(&running.handle, file).await?;
+        admin_key::from_file(coordinator.handle(), file).await?;
     }
     let blobs = content.blobs.clone();
     let key = old_key.map_or_else(|| data.lease_key(), Ok)?;
@@ -136,7 +133,7 @@ async fn serve(config: Config, start: Start) -> Result<()> {
         audit_trail: Some(audit_trail.clone()),
         ..server::Options::default()
     };
-    let app = server::App::with_options(running.handle.clone(), key, options);
+    let app = server::App::with_options(coordinator.handle().clone(), key, options);
     // Before anyone can know that the server runs, and stop it.
     let signals = StopSignals::listen()?;
     let _reloading = tls.clone().map(reload_on_hangup).transpose()?;
@@ -155,10 +152,10 @@ async fn serve(config: Config, start: Start) -> Result<()> {
     };
     notices.extend(config.notice());
     notices.extend(worker.as_mut().and_then(|worker| worker.notice.take()));
-    banner::print(&data, &address, (&running.report, &notices), execution);
+    banner::print(&data, &address, (&report, &notices), execution);
 
     let listener = server::Listener { tcp: listener, tls, in_process: connections_in_process };
-    let leaving = app.clone();
+    let (leaving, handover) = (app.clone(), coordinator.handover());
     let mut worker_failed = None;
     let stop = async {
         tokio::select! {
@@ -170,6 +167,7 @@ async fn serve(config: Config, start: Start) -> Result<()> {
             }
         }
         leaving.leave();
+        handover.drain();
         if let Some(worker) = worker {
             worker.drain().await;
         }
@@ -177,7 +175,7 @@ async fn serve(config: Config, start: Start) -> Result<()> {
     };
     let served = tokio::select! {
         _ = server::serve_with(listener, app, limits, stop) => Ok(()),
-        failure = running.failed() => Err(failure),
+        failure = coordinator.failed() => Err(failure),
         _ = signals.received(2) => {
             tracing::warn!("stopping at once");
             Ok(())
@@ -190,7 +188,7 @@ async fn serve(config: Config, start: Start) -> Result<()> {
     served?;
     let further = signals.count() + 1;
     tokio::select! {
-        stopped = running.stop() => stopped?,
+        stopped = coordinator.stop() => stopped?,
         // The disk may hang, and a user who sends a further signal does not want to wait for it.
         _ = signals.received(further) => anyhow::bail!("stopped at once; the last decisions may not be recorded"),
     }

@@ -27,7 +27,7 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    pub(super) fn check_key(&self, key_print: [u8; 16]) -> Result<(), Error> {
+    pub fn check_key(&self, key_print: [u8; 16]) -> Result<(), Error> {
         if self.key_print == key_print {
             return Ok(());
         }

@@ -1,6 +1,7 @@
 //! The tables `[ledger]`, `[postgres]` and `[cluster]` of the file: where the ledger is stored, and who this node is.
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
@@ -11,6 +12,10 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 pub(crate) const POSTGRES_URL: &str = "LESSOR_POSTGRES_URL";
 /// The variable with the CAs of the database server, for commands without a configuration.
 const POSTGRES_CA_FILE: &str = "LESSOR_POSTGRES_CA_FILE";
+/// The port for other nodes, unless another is configured.
+const PEER_PORT: u16 = 8981;
+/// The shortest time after which a silent owner is replaced: an owner says that it lives twice a second.
+const MIN_TAKEOVER_AFTER_MS: u64 = 1_000;
 /// The longest name of a node; host names are shorter.
 const MAX_NODE_BYTES: usize = 255;
 
@@ -46,18 +51,30 @@ pub(crate) struct Postgres {
     pub unsafe_no_sync: bool,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Cluster {
     /// The name of this node, different from all others; by default the host name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
-    /// Where the other nodes reach this one; by default the address that it listens on.
+    /// Where the other nodes reach this one; by default the address that it listens on for them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
+    /// Where it listens for the other nodes; by default the address for clients, with the port 8981.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub listen: Option<SocketAddr>,
     /// The key that all nodes share.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key_file: Option<PathBuf>,
+    /// An owner that is silent for this long is replaced.
+    pub takeover_after_ms: u64,
+}
+
+impl Default for Cluster {
+    fn default() -> Cluster {
+        let takeover_after_ms = cluster::TAKEOVER_AFTER.as_millis() as u64;
+        Cluster { node: None, address: None, listen: None, key_file: None, takeover_after_ms }
+    }
 }
 
 /// A URL that may hold a password. It is printed and compared without.
@@ -155,7 +172,13 @@ fn parse_url(url: &str, key: &str, ca_file: Option<&Path>) -> Result<Server> {
 impl Cluster {
     pub(super) fn with_every_key() -> Cluster {
         let text = || Some(String::new());
-        Cluster { node: text(), address: text(), key_file: Some(PathBuf::new()) }
+        Cluster {
+            node: text(),
+            address: text(),
+            listen: Some(SocketAddr::from(([127, 0, 0, 1], PEER_PORT))),
+            key_file: Some(PathBuf::new()),
+            ..Cluster::default()
+        }
     }
 
     pub(crate) fn node(&self) -> Result<String> {
@@ -163,6 +186,12 @@ impl Cluster {
         let node = self.node.clone().unwrap_or_else(host);
         ensure!(fault_of_node(&node).is_none(), "this machine has no host name; set cluster.node");
         Ok(node)
+    }
+
+    /// Where the node listens for others, when it listens for clients on `clients`.
+    pub(crate) fn listen(&self, clients: SocketAddr) -> SocketAddr {
+        let port = if clients.port() == 0 { 0 } else { PEER_PORT };
+        self.listen.unwrap_or(SocketAddr::new(clients.ip(), port))
     }
 
     pub(crate) fn key_file(&self) -> Result<&Path> {
@@ -199,6 +228,9 @@ impl super::Config {
         }
         let node_fault = self.cluster.node.as_deref().and_then(fault_of_node);
         faults.extend(node_fault.map(|what| format!("cluster.node {what}")));
+        if self.cluster.takeover_after_ms < MIN_TAKEOVER_AFTER_MS {
+            faults.push(format!("cluster.takeover_after_ms must be at least {MIN_TAKEOVER_AFTER_MS}"));
+        }
         let is_reachable = |address: &str| {
             address
                 .rsplit_once(':')

@@ -11,6 +11,7 @@ use super::execution::operation::set_queued_at;
 use super::messages::ActionResult;
 use super::results::Results;
 
+#[derive(Clone)]
 pub struct ActionCacheWriter {
     results: Results,
     /// Runs the work of the store. The projection has a thread of its own, which waits for it.
