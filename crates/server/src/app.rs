@@ -296,7 +296,8 @@ impl App {
 
     /// Whether any completion could have outputs to check.
     pub(crate) fn has_executions(&self) -> bool {
-        self.executions.as_ref().is_some_and(|executions| !executions.in_flight.is_idle())
+        let has_others = self.handle.has_other_nodes();
+        self.executions.as_ref().is_some_and(|executions| has_others || !executions.in_flight.is_idle())
     }
 
     /// Whether the completion of an execution under this lease was refused without a verdict.

@@ -204,7 +204,10 @@ impl Front {
         tokio::select! {
             biased;
             attempt = answered => attempt,
-            _ = routes.wait_for(|now| now.serial != route.serial) => Attempt::RouteChanged,
+            changed = routes.wait_for(|now| now.serial != route.serial) => match changed {
+                Ok(_) => Attempt::RouteChanged,
+                Err(_) => Attempt::Refused(Unavailable::Stopped),
+            },
             () = sleep_until(answer_by) => Attempt::Lost,
         }
     }

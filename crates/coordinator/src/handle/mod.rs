@@ -170,6 +170,20 @@ impl Handle {
         }
     }
 
+    /// Whether other nodes may serve the same ledger.
+    pub fn has_other_nodes(&self) -> bool {
+        matches!(self.target, Target::Front(_))
+    }
+
+    /// The epoch of the owner, as far as this node knows; it rises when another owner takes over, which knows no worker.
+    /// Always zero without other nodes.
+    pub fn epoch(&self) -> u64 {
+        match &self.target {
+            Target::Local(_) => 0,
+            Target::Front(front) => front.routes.borrow().epoch,
+        }
+    }
+
     /// Resolves once this process owns the ledger.
     pub async fn owned(&self) {
         self.owned_is(true).await;

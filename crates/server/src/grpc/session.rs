@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use authority::{Contract, HeldLease, Scope};
-use coordinator::Registered;
+use coordinator::{Registered, Registration};
 use tonic::Status;
 
 use super::ownership::check_speaker;
@@ -60,9 +60,33 @@ impl Session {
         })
     }
 
+    /// The state of the session, which is registered again at an owner of the ledger that took over after `epoch`: a new
+    /// owner knows no worker, and this one is there.
+    pub(super) async fn renewed_state(
+        &self,
+        registration: &Registration,
+        epoch: &mut u64,
+    ) -> Result<SessionState, Problem> {
+        let handle = &self.app.handle;
+        let (state, newest) = (self.state().await?, handle.epoch());
+        if *epoch == newest || !matches!(state, SessionState::Unknown) {
+            return Ok(state);
+        }
+        *epoch = newest;
+        if handle.registered(&self.scope, &self.worker).await?.is_none() {
+            handle.register(&self.scope, &self.worker, registration.clone()).await?;
+        }
+        self.state().await
+    }
+
     /// The registration of the worker, which must be that of this session (S3-33).
     pub(super) async fn registered(&self) -> Result<Registered, Status> {
-        match self.state().await? {
+        self.check(self.state().await?)
+    }
+
+    /// The registration, if the state is that of this session.
+    pub(super) fn check(&self, state: SessionState) -> Result<Registered, Status> {
+        match state {
             SessionState::Current(registered) => Ok(registered),
             SessionState::Replaced => Err(grpc_status::superseded(&self.worker)),
             SessionState::Unknown => Err(grpc_status::not_registered(&self.worker)),

@@ -1,5 +1,6 @@
 //! The worker service as its users and its enemies meet it: over real gRPC, with a real coordinator behind it.
 
+mod failover;
 mod heartbeats;
 mod leasing;
 mod plan;

@@ -85,6 +85,15 @@ async fn submit_many(served: &Served, count: usize) {
 
 #[tokio::test]
 async fn a_worker_gets_as_many_tasks_as_it_gave_credit_for_and_an_answer_to_each_report() {
+    work_by_credit().await;
+}
+
+#[tokio::test]
+async fn a_worker_holds_its_stream_at_a_node_that_does_not_own_the_ledger() {
+    crate::support::edge::through_an_edge(work_by_credit()).await;
+}
+
+async fn work_by_credit() {
     let served = Served::start().await;
     submit_many(&served, 5).await;
     let mut worker = Worker::welcomed(&served, 2).await;

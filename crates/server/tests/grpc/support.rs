@@ -77,6 +77,7 @@ impl Served {
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel::<()>();
         let options = server::Options { scheduler, ..server::Options::default() };
+        running.handle.set_heartbeat_timeout(scheduler.heartbeat_timeout);
         let app = App::with_options(edge::handle(&running).await, [7; 32], options);
         let serving = tokio::spawn(server::serve_with(listener, app, Limits::default(), async {
             let _ = stopped.await;

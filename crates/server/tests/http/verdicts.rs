@@ -37,6 +37,15 @@ async fn leased(served: &Served) -> Value {
 
 #[tokio::test]
 async fn s0_3_a_worker_leases_beats_and_completes() {
+    lease_beat_and_complete().await;
+}
+
+#[tokio::test]
+async fn a_worker_leases_beats_and_completes_at_a_node_that_does_not_own_the_ledger() {
+    crate::support::edge::through_an_edge(lease_beat_and_complete()).await;
+}
+
+async fn lease_beat_and_complete() {
     let served = Served::start().await;
     let task = served.submit("q").await;
     let lease = served.lease("w", "q").await;

@@ -25,6 +25,15 @@ fn stage(operation: &bazel_remote_apis::google::longrunning::Operation) -> Stage
 /// R32, R40, R41.
 #[tokio::test]
 async fn a_client_is_told_every_stage_and_then_the_result() {
+    execute_to_the_end().await;
+}
+
+#[tokio::test]
+async fn an_action_is_executed_at_a_node_that_does_not_own_the_ledger() {
+    crate::support::edge::through_an_edge(execute_to_the_end()).await;
+}
+
+async fn execute_to_the_end() {
     let served = Served::start().await;
     let action = served.action(&["true"]).await;
     let mut worker = served.worker("w").await;

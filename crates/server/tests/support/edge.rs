@@ -1,6 +1,7 @@
 //! Lets a test's server be a node that does not own the ledger: with `LESSOR_TEST_NODE=edge` in the environment every suite
 //! runs through the relay, over TLS on the loopback.
 
+use std::future::Future;
 use std::sync::Arc;
 
 use coordinator::{Handle, NodeAddress, Router, RouterOptions, Running};
@@ -9,16 +10,28 @@ use tokio::net::TcpListener;
 
 const KEY: &[u8] = b"the key of a cluster, which has 32 bytes at least";
 
+tokio::task_local! {
+    static THROUGH_AN_EDGE: ();
+}
+
+/// Runs a test with servers that do not own their ledgers.
+pub(crate) async fn through_an_edge(test: impl Future<Output = ()>) {
+    THROUGH_AN_EDGE.scope((), test).await;
+}
+
+/// Whether the servers of this test do not own their ledgers.
+pub(crate) fn is_edge() -> bool {
+    let is_asked_for = std::env::var("LESSOR_TEST_NODE").is_ok_and(|node| node == "edge");
+    is_asked_for || THROUGH_AN_EDGE.try_with(|()| ()).is_ok()
+}
+
 /// The handle for a server: that of the coordinator, or that of another node.
 pub(crate) async fn handle(running: &Running) -> Handle {
-    match std::env::var("LESSOR_TEST_NODE") {
-        Ok(node) if node == "edge" => forwarded(running).await,
-        _ => running.handle.clone(),
-    }
+    if is_edge() { forwarded(running).await } else { running.handle.clone() }
 }
 
 /// The handle of a node that forwards to the coordinator. Its connections last as long as the test's runtime.
-pub(crate) async fn forwarded(running: &Running) -> Handle {
+async fn forwarded(running: &Running) -> Handle {
     let tls = ClusterTls::from_cluster_key(KEY).unwrap();
     let (owner, _) = Router::new(RouterOptions::default());
     owner.own(running.report.epoch, &running.handle);

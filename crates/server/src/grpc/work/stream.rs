@@ -9,7 +9,7 @@ use std::time::Duration;
 use authority::command::{Grant, LeaseTasks};
 use authority::limits::MAX_GRANTS;
 use authority::{Contract, Scope};
-use coordinator::{Activity, Liveness, Unavailable};
+use coordinator::{Activity, Liveness, Registration, Unavailable};
 use tokio::time::{Instant, sleep_until, timeout_at};
 use tonic::{Status, Streaming};
 use wire::grpc::{RegisterWorkerResponse, WorkRequest, WorkResponse};
@@ -74,6 +74,9 @@ pub(super) struct Stream {
     session: Session,
     caller: Caller,
     outbox: Outbox,
+    /// How the worker registered, and the epoch of the owner that it is registered at.
+    registration: Arc<Registration>,
+    epoch: u64,
     /// What every poll of this stream asks for.
     poll: LeaseTasks,
     credit: usize,
@@ -102,7 +105,9 @@ impl Stream {
             Ok(Err(status)) => return outbox.end(status).await,
             Err(_) => return outbox.end(Status::deadline_exceeded("the hello came too slowly")).await,
         };
-        let (session, poll, welcome) = match register(app, (scope, &caller, peer), &hello).await {
+        let epoch = app.handle.epoch();
+        let (session, registration, poll, welcome) = match register(app, (scope, &caller, peer), &hello).await
+        {
             Ok(registered) => registered,
             Err(status) => return outbox.end(status).await,
         };
@@ -110,8 +115,19 @@ impl Stream {
         let _ = outbox.send(WorkResponse { welcome: Some(welcome), ..WorkResponse::default() }).await;
         let (draining, deciding, polling) = (false, None, None);
         let heard_at = Instant::now();
-        let mut stream =
-            Stream { session, caller, outbox, poll, credit: 0, draining, deciding, polling, heard_at };
+        let mut stream = Stream {
+            session,
+            caller,
+            outbox,
+            registration,
+            epoch,
+            poll,
+            credit: 0,
+            draining,
+            deciding,
+            polling,
+            heard_at,
+        };
         if let Err(End::With(status)) = stream.serve(incoming, hello, budget, deadline).await {
             stream.outbox.end(status).await;
         }
@@ -246,7 +262,8 @@ impl Stream {
         if self.polling.is_some() || self.credit == 0 || self.draining {
             return Ok(());
         }
-        self.session.registered().await?;
+        let state = self.session.renewed_state(&self.registration, &mut self.epoch).await?;
+        self.session.check(state)?;
         let lease = LeaseTasks { max_tasks: self.credit.min(MAX_GRANTS), ..self.poll.clone() };
         let app = &self.session.app;
         let (handle, wait) = (app.handle.clone(), app.grpc.settings.long_poll_timeout.max(MIN_WAIT));
@@ -256,7 +273,7 @@ impl Stream {
 
     /// Sends tasks in messages that clients can read. What cannot be sent is given back.
     async fn send_tasks(&mut self, grants: Vec<Grant>) -> Result<(), End> {
-        let state = self.session.state().await?;
+        let state = self.session.renewed_state(&self.registration, &mut self.epoch).await?;
         if !matches!(state, SessionState::Current(_)) {
             lease::give_back(&self.session.app, &grants).await?;
         }
@@ -292,7 +309,7 @@ async fn register(
     app: App,
     (scope, caller, peer): (Scope, &Caller, Option<IpAddr>),
     first: &WorkRequest,
-) -> Result<(Session, LeaseTasks, RegisterWorkerResponse), Status> {
+) -> Result<(Session, Arc<Registration>, LeaseTasks, RegisterWorkerResponse), Status> {
     let missing = || Problem::field("hello", "is missing in the first message");
     let hello = first.hello.as_ref().ok_or_else(missing)?;
     let said = hello.worker.clone().unwrap_or_default();
@@ -316,7 +333,7 @@ async fn register(
         request: None,
         contract: Contract::Stream,
     };
-    Ok((session, poll, welcome))
+    Ok((session, registered, poll, welcome))
 }
 
 async fn ready<T>(future: &mut Option<Pin<Box<dyn Future<Output = T> + Send>>>) -> T {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use authority::LeaseRef;
 use authority::command::{ExtendLease, ReportCompletion};
-use blobs::{Digest, Error};
+use blobs::{Digest, DigestFunction, Error};
 use coordinator::{Handle, Unavailable};
 use tokio::time::{Instant, timeout, timeout_at};
 use tonic::{Code as GrpcCode, Status};
@@ -21,6 +21,7 @@ use crate::edge::auth::Caller;
 use crate::reapi::Executions;
 use crate::reapi::messages::ActionResult;
 use crate::reapi::store;
+use execution::{EXECUTION_QUEUE, ExecutionPayload};
 
 /// The longest time from the receipt of a report to the end of its check. The next message of a stream waits for it, and the
 /// worker repeats the report.
@@ -36,12 +37,20 @@ impl Executions {
         report: &ReportCompletion,
         received_at: Instant,
     ) -> Result<Option<PinGuard>, Problem> {
-        if self.in_flight.is_idle() {
+        let lease = &report.lease;
+        if self.in_flight.is_idle() && !self.handle.has_other_nodes() {
             return Ok(None);
         }
-        let lease = &report.lease;
         let function = match self.in_flight.function_of(lease.task) {
             Some(function) => function,
+            None if self.handle.has_other_nodes() => {
+                // Another node may have begun the execution.
+                if execution::result::decode(&report.result).is_err() {
+                    return Ok(None);
+                }
+                let Some(function) = function_of_task(&self.handle, lease).await? else { return Ok(None) };
+                function
+            }
             None if self.in_flight.is_loaded() => return Ok(None),
             None => {
                 // Right after a restart, the execution may not have been found again.
@@ -122,6 +131,14 @@ impl Executions {
             }
         }
     }
+}
+
+/// The digest function of an execution, from its task; none for a task of another kind.
+async fn function_of_task(handle: &Handle, lease: &LeaseRef) -> Result<Option<DigestFunction>, Unavailable> {
+    let detail = handle.task(lease.scope.clone(), lease.task).await?;
+    let view = detail.map(|detail| detail.view).filter(|view| *view.queue.name == *EXECUTION_QUEUE);
+    let payload = view.and_then(|view| ExecutionPayload::decode(&view.task.payload).ok());
+    Ok(payload.and_then(|payload| payload.action().ok()).map(|action| action.function))
 }
 
 /// Whether a lease could still commit a report.
