@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use authority::Time;
+use authority::{Position, Time};
 use coordinator::{Failure, NodeAddress, Options, Peer, Router, Running, Standby, StartError};
 use ledger::postgres::{self, Database, Membership, Observed, OwnerRow, PostgresLedger, PostgresReader};
 use ledger::{ErrorKind, RecoveryError, Storage};
@@ -70,6 +70,8 @@ pub struct Supervisor {
     /// The owner that requests are forwarded to.
     routed_to: Option<OwnerRow>,
     beat_at: Option<Instant>,
+    /// What the standby applies next.
+    applied_next: Position,
 }
 
 /// What a standby has come to.
@@ -99,6 +101,7 @@ impl Supervisor {
             time: OwnerTime::new(),
             routed_to: None,
             beat_at: None,
+            applied_next: Position::ZERO,
         }
     }
 
@@ -169,7 +172,7 @@ impl Supervisor {
     async fn look(&mut self) -> Result<Observed, String> {
         let looked = timeout(LOOK_TIMEOUT, async {
             if self.beat_at.is_none_or(|at| at.elapsed() >= BEAT) {
-                self.membership.announce(&self.node.address, &self.node.version).await?;
+                self.membership.announce(&self.node.address, &self.node.version, self.applied_next).await?;
                 self.beat_at = Some(Instant::now());
             }
             self.membership.observe().await
@@ -227,6 +230,7 @@ impl Supervisor {
             Ok(standby) => {
                 // A record shows the owner's time as well as its beat does.
                 self.time.note(standby.time());
+                self.applied_next = standby.next();
                 Ok(Some(standby))
             }
             Err(error) => began_again(error).map(|()| None),

@@ -3,7 +3,7 @@
 use clap::{Parser, Subcommand};
 
 use crate::client::{key, queue, submit, task};
-use crate::{audit, check_config, cluster, conformance, init, log, migrate, run, serve, up, worker};
+use crate::{audit, check_config, cluster, conformance, init, log, migrate, nodes, run, serve, up, worker};
 
 /// Leases work to workers that may crash, stall, repeat themselves or lie, and accepts exactly one outcome for each
 /// task.
@@ -40,6 +40,8 @@ pub(crate) enum Command {
     Audit(audit::Options),
     /// Create a cluster on PostgreSQL, and maintain it
     Cluster(cluster::Options),
+    /// List the nodes of a cluster, and who owns the ledger
+    Nodes(nodes::Options),
     /// Move the ledger between a data directory and PostgreSQL, verbatim
     Migrate(migrate::Options),
     /// Read the ledger offline: verify it, print it, explain the past

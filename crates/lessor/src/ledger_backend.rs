@@ -79,7 +79,7 @@ pub(crate) fn open(data: &Path, options: file::Options) -> Result<(Storage, Vec<
 }
 
 impl DatabaseNode {
-    fn prepare(config: &Config) -> Result<DatabaseNode> {
+    pub(crate) fn prepare(config: &Config) -> Result<DatabaseNode> {
         let (server, key) = (config.postgres.server()?, ClusterKey::read(config.cluster.key_file()?)?);
         let options = postgres::Options {
             history_max_age_ms: history_max_age_ms(&config.data),

@@ -23,6 +23,7 @@ mod logging;
 mod machine;
 mod migrate;
 mod node;
+mod nodes;
 mod run;
 mod serve;
 mod server_coordinator;
@@ -53,6 +54,7 @@ pub fn main() -> ExitCode {
         Command::Key(options) => client::block_on(client::key::run(&options)),
         Command::Audit(options) => audit::run(&options),
         Command::Cluster(options) => cluster::run(&options).map(|()| ExitCode::SUCCESS),
+        Command::Nodes(options) => nodes::run(&options).map(|()| ExitCode::SUCCESS),
         Command::Migrate(options) => migrate::run(&options).map(|()| ExitCode::SUCCESS),
         Command::Log(options) => log::run(&options),
         Command::Bench(options) => bench::run(&options).map(|()| ExitCode::SUCCESS),

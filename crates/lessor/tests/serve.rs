@@ -1,5 +1,7 @@
 //! Tests `lessor serve` and `lessor check-config`: a server with a configuration file.
 
+#[path = "serve/cluster.rs"]
+mod cluster;
 #[path = "serve/postgres.rs"]
 mod postgres;
 mod support;

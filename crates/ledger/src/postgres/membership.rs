@@ -9,6 +9,7 @@ use tokio_postgres::GenericClient;
 use super::Error;
 use super::batch_row::position;
 use super::connection::Session;
+use super::schema::RECORD_FORMAT;
 use super::shared::Database;
 use crate::Position;
 
@@ -58,6 +59,8 @@ pub struct NodeRow {
     pub node: String,
     pub address: String,
     pub version: String,
+    /// The position of the record that a standby applies next.
+    pub applied_next: Position,
     /// How long ago it was last seen.
     pub seen_ms: u64,
 }
@@ -83,12 +86,19 @@ impl Membership {
     }
 
     /// Adds this node to the list of nodes.
-    pub async fn announce(&mut self, address: &str, version: &str) -> Result<(), Error> {
+    pub async fn announce(
+        &mut self,
+        address: &str,
+        version: &str,
+        applied_next: Position,
+    ) -> Result<(), Error> {
         let node = self.database.options().node.clone();
         let session = self.session().await?;
-        let sql = "INSERT INTO lessor.node (node, address, version, seen) VALUES ($1, $2, $3, now()) \
-                   ON CONFLICT (node) DO UPDATE SET address = excluded.address, version = excluded.version, seen = now()";
-        session.client.execute(sql, &[&node, &address, &version]).await?;
+        let sql = "INSERT INTO lessor.node (node, address, version, format, applied, seen) \
+                   VALUES ($1, $2, $3, $4, $5, now()) ON CONFLICT (node) DO UPDATE SET address = excluded.address, \
+                   version = excluded.version, format = excluded.format, applied = excluded.applied, seen = now()";
+        let applied = applied_next.0 as i64;
+        session.client.execute(sql, &[&node, &address, &version, &RECORD_FORMAT, &applied]).await?;
         Ok(())
     }
 
@@ -165,13 +175,14 @@ impl Membership {
     /// All nodes and all shards.
     pub async fn list(&mut self) -> Result<(Vec<NodeRow>, Vec<ShardRow>), Error> {
         let session = self.session().await?;
-        let sql = "SELECT node, address, version, (extract(epoch FROM now() - seen) * 1000)::int8 FROM lessor.node ORDER BY node";
+        let sql = "SELECT node, address, version, (extract(epoch FROM now() - seen) * 1000)::int8, applied FROM lessor.node ORDER BY node";
         let nodes = session.client.query(sql, &[]).await?;
         let node = |row: &tokio_postgres::Row| NodeRow {
             node: row.get(0),
             address: row.get(1),
             version: row.get(2),
             seen_ms: row.get::<_, i64>(3).max(0) as u64,
+            applied_next: position(row.get(4)),
         };
         let sql = "SELECT last.shard, owner.node, owner.address, owner.epoch, owner.reason, \
                    (extract(epoch FROM now() - owner.since) * 1000)::int8, last.next \

@@ -69,6 +69,8 @@ CREATE TABLE lessor.node (
     version text NOT NULL DEFAULT '',
     -- The newest record format that the node reads.
     format int NOT NULL DEFAULT 1,
+    -- The position of the record that a standby applies next.
+    applied int8 NOT NULL DEFAULT 0,
     -- The time of an owner when it last said that it lives.
     beat int8 NOT NULL DEFAULT 0,
     seen timestamptz NOT NULL DEFAULT now()
