@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use ledger::postgres::{self, Server};
-use ledger::{ClusterId, Error, Reader, Storage, file};
+use ledger::{ClusterId, Error, ErrorKind, Reader, Storage, file};
 
 use crate::cluster_key::ClusterKey;
 use crate::config::{Config, Data, LedgerBackend, postgres_server};
@@ -86,9 +86,15 @@ impl DatabaseNode {
             history_max_bytes: history_max_bytes(&config.data),
             ..postgres::Options::new(&config.cluster.node()?, key.print())
         };
-        let described = describe(&server)?;
-        described.cluster.check_key(key.print())?;
-        Ok(DatabaseNode { server, options, key, cluster: described.cluster.id })
+        let found = describe(&server)?.cluster;
+        if found.key_print != key.print() {
+            let what =
+                "is not the key of this cluster; copy the key file of another node, or check postgres.url";
+            let file = config.cluster.key_file()?.display();
+            return Err(Error::new(ErrorKind::Refused, format!("{file} {what}")))
+                .with_context(|| format!("cannot use {}", server.address()));
+        }
+        Ok(DatabaseNode { server, options, key, cluster: found.id })
     }
 }
 
@@ -138,15 +144,17 @@ impl Place {
     pub(crate) fn inspect(&self) -> Result<Box<dyn Reader>> {
         match self {
             Place::File(data) => inspect(data),
-            Place::Postgres(url) => {
-                let server = postgres_server(url)?;
-                let address = server.address();
-                let (reader, ..) = postgres::inspect(server, 0)
-                    .with_context(|| format!("cannot read the ledger in {address}"))?;
-                Ok(Box::new(reader))
-            }
+            Place::Postgres(url) => inspect_database(postgres_server(url)?),
         }
     }
+}
+
+/// Opens the ledger in a database for reading, beside the nodes of the cluster.
+pub(crate) fn inspect_database(server: Server) -> Result<Box<dyn Reader>> {
+    let address = server.address();
+    let (reader, ..) =
+        postgres::inspect(server, 0).with_context(|| format!("cannot read the ledger in {address}"))?;
+    Ok(Box::new(reader))
 }
 
 /// Opens the ledger in a data directory for reading, without its lock. The ledger's own directory does as well.

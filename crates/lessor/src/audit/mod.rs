@@ -11,6 +11,7 @@ use anyhow::{Context, Result};
 use server::audit_trail::{self, AuditLine};
 
 use crate::client::show::{Output, note, text};
+use crate::config::Config;
 use crate::log::moment::{self, Moment};
 
 #[derive(clap::Args)]
@@ -32,6 +33,10 @@ pub(crate) struct Options {
     /// The data directory of a server, or a copy of it
     #[arg(long, value_name = "DIR", default_value = ".lessor", env = "LESSOR_DATA")]
     data: PathBuf,
+
+    /// The configuration of a server, instead of --data; needed with --verify where the ledger is in PostgreSQL
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
 
     /// Only calls of this caller, by its name or id
     #[arg(long, value_name = "NAME")]
@@ -63,9 +68,11 @@ pub(crate) struct Options {
 }
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
-    let directory = options.data.join(audit_trail::DIRECTORY);
+    let config = options.config.as_deref().map(Config::read).transpose()?;
+    let data = config.as_ref().map_or(&options.data, |config| &config.data.dir);
+    let directory = data.join(audit_trail::DIRECTORY);
     if options.verify {
-        return verify::run(&options.data, &directory, options.json);
+        return verify::run(data, &directory, config.as_ref(), options.json);
     }
     print(options, &directory).with_context(|| format!("cannot read {}", directory.display()))?;
     Ok(ExitCode::SUCCESS)

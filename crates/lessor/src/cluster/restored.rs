@@ -83,9 +83,11 @@ fn record_epoch(config: &Config, shard: u32, key: &ClusterKey) -> Result<u64> {
         queue_defaults: server::reapi::queue_defaults(),
         ..coordinator::Options::default()
     };
-    let running = coordinator::start(storage, options)?;
-    let epoch = running.report.epoch;
     let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
+    let entered = runtime.enter();
+    let running = coordinator::start(storage, options)?;
+    drop(entered);
+    let epoch = running.report.epoch;
     runtime.block_on(running.stop())?;
     ensure!(epoch > 0, "the ledger has no epoch");
     Ok(epoch)
