@@ -134,6 +134,12 @@ const TEST_TOOLS: &[Tool] = &[
         needed_for: "the ledger in a database",
     },
     Tool {
+        name: "redis-server",
+        probe: &["redis-server", "--version"],
+        package: "redis-server",
+        needed_for: "the streams of waiting tasks",
+    },
+    Tool {
         name: "npm",
         probe: &["npm", "--version"],
         package: "npm",

@@ -67,7 +67,7 @@ async fn create(options: &Options) -> Result<server::NewKey> {
     };
     let (path, backend) = (data.path().to_owned(), ledger_backend::file_options(&options.data, &start)?);
     let started = tokio::task::spawn_blocking(move || -> Result<_> {
-        let (storage, _) = ledger_backend::open(&path, backend)?;
+        let (storage, ..) = ledger_backend::open(&path, backend)?;
         let queue_defaults = server::reapi::queue_defaults();
         let options = coordinator::Options { queue_defaults, ..coordinator::Options::default() };
         Ok(coordinator::start(storage, options)?)

@@ -30,7 +30,7 @@ pub(crate) struct DatabaseNode {
     pub server: Server,
     pub options: postgres::Options,
     pub key: ClusterKey,
-    cluster: ClusterId,
+    pub cluster: ClusterId,
 }
 
 impl Backend {
@@ -72,10 +72,10 @@ pub(crate) fn file_options(data: &Data, start: &Start) -> Result<file::Options> 
     })
 }
 
-/// Opens the ledger in a data directory, with notices for the operator about what was found.
-pub(crate) fn open(data: &Path, options: file::Options) -> Result<(Storage, Vec<String>), Error> {
+/// Opens the ledger in a data directory. Returns its id as well, and notices for the operator about what was found.
+pub(crate) fn open(data: &Path, options: file::Options) -> Result<(Storage, ClusterId, Vec<String>), Error> {
     let (storage, report) = file::open_data_dir(data, options)?;
-    Ok((storage, report.notices()))
+    Ok((storage, report.cluster, report.notices()))
 }
 
 impl DatabaseNode {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use coordinator::{Handle, Options, Running, StartReport};
-use ledger::file;
+use ledger::{ClusterId, file};
 
 use crate::config::Config;
 use crate::ledger_backend::{self, DatabaseNode};
@@ -24,12 +24,12 @@ impl Coordinator {
     pub(crate) async fn start_own(
         data: PathBuf,
         ledger: file::Options,
-        options: Options,
+        options: impl FnOnce(ClusterId) -> Options + Send + 'static,
     ) -> Result<(Coordinator, Vec<String>)> {
         let place = format!("cannot open the data directory {}", data.display());
         let started = tokio::task::spawn_blocking(move || -> Result<_> {
-            let (storage, notices) = ledger_backend::open(&data, ledger)?;
-            Ok((coordinator::start(storage, options)?, notices))
+            let (storage, id, notices) = ledger_backend::open(&data, ledger)?;
+            Ok((coordinator::start(storage, options(id))?, notices))
         });
         let (mut running, notices) = started.await?.context(place)?;
         // An action whose result was recorded last must not run again because the action cache does not have it yet.
@@ -41,11 +41,12 @@ impl Coordinator {
     pub(crate) async fn join(
         node: DatabaseNode,
         config: &Config,
-        options: impl FnMut() -> Options + Send + 'static,
+        options: impl Fn(ClusterId) -> Options + Send + 'static,
     ) -> Result<(Coordinator, Vec<String>)> {
+        let id = node.cluster;
         let notice = format!("The ledger is in {} (node {})", node.server.address(), node.options.node);
         let place = format!("cannot use the ledger in {}", node.server.address());
-        let node = Node::start(node, config, options).await.context(place)?;
+        let node = Node::start(node, config, move || options(id)).await.context(place)?;
         Ok((Coordinator::Node(Box::new(node)), vec![notice]))
     }
 

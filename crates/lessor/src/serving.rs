@@ -10,14 +10,16 @@ use anyhow::{Context, Result};
 use authority::command::{ConfigureAnswer, ConfigureQueue};
 use authority::{QueueConfig, QueueKey};
 use credentials::in_process;
+use ledger::ClusterId;
 use server::audit_trail::{self, AuditTrail};
 use server::reapi::ActionCacheWriter;
+use server::{RedisOptions, RedisStreams};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 
 use crate::banner::Execution;
-use crate::config::Config;
+use crate::config::{Config, Redis};
 use crate::ledger_backend::Backend;
 use crate::server_coordinator::Coordinator;
 use crate::stop_signals::StopSignals;
@@ -91,9 +93,12 @@ async fn serve(config: Config, start: Start) -> Result<()> {
     // A node starts a coordinator each time that it takes over.
     let start_options = {
         let (config, audit) = (config.clone(), audit.clone());
-        move || coordinator::Options {
-            audit_head: audit_head(&audit),
-            ..coordinator_options(&config, cache_writer.clone())
+        let redis = redis_options(&config.redis, &metrics)?;
+        move |ledger: ClusterId| {
+            let mut options = coordinator_options(&config, cache_writer.clone());
+            options.audit_head = audit_head(&audit);
+            options.projections.extend(redis.clone().and_then(|redis| redis_streams(redis, ledger)));
+            options
         }
     };
     // Its backend is tried while the ledger is replayed. Within the process it needs neither a certificate nor an API key,
@@ -103,7 +108,7 @@ async fn serve(config: Config, start: Start) -> Result<()> {
     let opening = opening.map(|(options, dialer)| Embedded::open(&data, listening, dialer, options));
     let opening = opening.transpose()?;
     let (mut coordinator, mut notices) = match backend {
-        Backend::File(backend) => Coordinator::start_own(path, *backend, start_options()).await?,
+        Backend::File(backend) => Coordinator::start_own(path, *backend, start_options).await?,
         Backend::Postgres(node) => Coordinator::join(*node, &config, start_options).await?,
     };
     let report = coordinator::StartReport { took: began.elapsed(), ..coordinator.report().await? };
@@ -253,6 +258,24 @@ fn coordinator_options(config: &Config, cache_writer: ActionCacheWriter) -> coor
         queue_defaults,
         queue_creation: config.queues.create.into(),
         ..coordinator::Options::default()
+    }
+}
+
+/// Where waiting tasks are published, if anywhere.
+fn redis_options(config: &Redis, metrics: &server::Metrics) -> Result<Option<RedisOptions>> {
+    let Some(url) = config.url.clone() else { return Ok(None) };
+    let (password, metrics) = (config.password()?, metrics.clone());
+    Ok(Some(RedisOptions { url, password, ledger: String::new(), metrics }))
+}
+
+/// The publisher to Redis. A URL that is not valid was refused with the configuration.
+fn redis_streams(options: RedisOptions, ledger: ClusterId) -> Option<Box<dyn coordinator::Projection>> {
+    match RedisStreams::new(RedisOptions { ledger: ledger.to_string(), ..options }) {
+        Ok(streams) => Some(Box::new(streams)),
+        Err(error) => {
+            tracing::error!(error, "nothing is published to Redis");
+            None
+        }
     }
 }
 

@@ -5,7 +5,9 @@ use std::net::SocketAddr;
 use anyhow::Result;
 use tracing::level_filters::LevelFilter;
 
-use crate::config::{Auth, Capabilities, Config, Data, MIN_FREE_MIB, Metrics, Push, Server, Storage, Tls};
+use crate::config::{
+    Auth, Capabilities, Config, Data, MIN_FREE_MIB, Metrics, Push, Redis, Server, Storage, Tls,
+};
 use crate::serving::{self, Start};
 use crate::worker::EmbeddedOptions;
 use crate::{address, logging};
@@ -61,6 +63,9 @@ pub(crate) struct Options {
     push: Push,
 
     #[command(flatten)]
+    redis: Redis,
+
+    #[command(flatten)]
     auth: Auth,
 
     /// Serve an address that others can reach without authentication: everyone who can reach it can run commands
@@ -86,6 +91,7 @@ pub(crate) fn run(options: Options) -> Result<()> {
         push: options.push,
         metrics: options.metrics,
         auth: options.auth,
+        redis: options.redis,
         capabilities: Capabilities {
             action_cache_update_enabled: options.allow_action_cache_updates.then_some(true),
             ..Capabilities::default()

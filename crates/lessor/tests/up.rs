@@ -10,6 +10,8 @@ mod clocks;
 mod disk_faults;
 #[path = "up/process_faults.rs"]
 mod process_faults;
+#[path = "up/redis_streams/mod.rs"]
+mod redis_streams;
 mod support;
 
 use std::fs;

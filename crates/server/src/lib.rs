@@ -20,6 +20,7 @@ mod metrics;
 mod push;
 mod queues;
 pub mod reapi;
+mod redis_streams;
 #[cfg(test)]
 mod request_memory;
 mod router;
@@ -43,5 +44,6 @@ pub use edge::tls::{Tls, TlsError, TlsFiles};
 pub use grpc::Scheduler;
 pub use metrics::{MAX_NAMED_QUEUES, Metrics};
 pub use push::{PushOptions, fault_of_callback_url, task_envelope};
+pub use redis_streams::{RedisOptions, RedisStreams, fault_of_redis_url};
 pub use router::{document, router};
 pub use serve::{serve, serve_with};

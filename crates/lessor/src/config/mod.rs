@@ -7,6 +7,7 @@ mod cluster;
 pub(crate) mod file;
 mod issuers;
 mod limits;
+mod redis;
 mod rights;
 mod tls;
 mod unknown;
@@ -28,6 +29,7 @@ pub(crate) use cluster::{Cluster, Ledger, LedgerBackend, Postgres, postgres_serv
 use execution::EXECUTION_QUEUE;
 use file::{Document, within};
 use limits::{Limits, TenantLimits};
+pub(crate) use redis::Redis;
 pub(crate) use tls::Tls;
 
 /// Smallest and largest segment: a batch must fit into a part of it.
@@ -55,6 +57,7 @@ pub(crate) struct Config {
     pub metrics: Metrics,
     pub auth: Auth,
     pub limits: Limits,
+    pub redis: Redis,
 }
 
 // Doc comments of flattened structs would replace the help text of `lessor up`.
@@ -362,6 +365,7 @@ impl Document for Config {
         config.postgres = Postgres::with_every_key();
         config.cluster = Cluster::with_every_key();
         config.push.callback_url = Some(String::new());
+        config.redis = Redis::with_every_key();
         config.server.tls = Tls::with_every_key();
         config.capabilities.action_cache_update_enabled = Some(true);
         config.storage.cas.root_dir = Some(PathBuf::new());
@@ -395,6 +399,7 @@ impl Document for Config {
         faults.extend(self.auth.faults(&self.server.tls));
         faults.extend(self.ledger_faults());
         faults.extend(self.limits.faults());
+        faults.extend(self.redis.faults());
         faults.extend(self.server.tls.faults());
         if self.metrics.queues.len() >= MAX_NAMED_QUEUES {
             faults.push(format!("metrics.queues must name fewer than {MAX_NAMED_QUEUES} queues"));

@@ -6,6 +6,7 @@ pub(crate) mod ids;
 pub(crate) mod jwt_crypto;
 pub(crate) mod lease_id;
 mod limit;
+mod message;
 pub(crate) mod missing_task;
 pub(crate) mod names;
 pub(crate) mod page_token;
@@ -25,6 +26,7 @@ pub(crate) mod time;
 
 pub(crate) use ids::parse_task_id;
 pub(crate) use limit::Limit;
+pub(crate) use message::{last_wait, message_id};
 pub(crate) use problem::{Code, Problem, ReportProblem};
 pub(crate) use scope::{Scoped, ScopedPath};
 pub(crate) use time::to_timestamp;

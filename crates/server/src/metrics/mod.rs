@@ -65,6 +65,7 @@ struct Inner {
     content_written: IntCounter,
     action_cache_lookups: IntCounterVec,
     http_cache_lookups: IntCounterVec,
+    redis: RedisMetrics,
 }
 
 impl Default for Metrics {
@@ -152,8 +153,33 @@ impl Metrics {
                 "lessor_http_cache_lookups_total",
                 "Entries of the HTTP cache that were looked for, by result.",
             ),
+            redis: RedisMetrics {
+                connected: gauge("lessor_redis_connected", "Whether Redis answers; 0 also without Redis."),
+                pending: gauge(
+                    "lessor_redis_pending_changes",
+                    "Entries that are to be added to streams of Redis or removed from them.",
+                ),
+                added: counter("lessor_redis_added_entries_total", "Entries that were added to streams."),
+                removed: counter(
+                    "lessor_redis_removed_entries_total",
+                    "Entries that were removed from streams.",
+                ),
+                reconciled: counter(
+                    "lessor_redis_reconciled_streams_total",
+                    "Streams that were compared with the open tasks and corrected, as after a start.",
+                ),
+                failures: counter(
+                    "lessor_redis_failures_total",
+                    "Connections to Redis that failed or were lost.",
+                ),
+            },
             registry,
         }))
+    }
+
+    /// The metrics of Redis Streams.
+    pub(crate) fn redis(&self) -> &RedisMetrics {
+        &self.0.redis
     }
 
     /// Shows what the coordinator counts as well. Once, when the server is made.
@@ -226,6 +252,16 @@ impl Metrics {
     pub(crate) fn tls_certificate_expires(&self, unix_seconds: i64) {
         self.0.tls_expiry.with_label_values::<&str>(&[]).set(unix_seconds);
     }
+}
+
+#[derive(Debug)]
+pub(crate) struct RedisMetrics {
+    pub connected: IntGauge,
+    pub pending: IntGauge,
+    pub added: IntCounter,
+    pub removed: IntCounter,
+    pub reconciled: IntCounter,
+    pub failures: IntCounter,
 }
 
 /// Counts a connection until it is dropped.
