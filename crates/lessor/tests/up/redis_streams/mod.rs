@@ -77,7 +77,7 @@ fn until_exact(server: &Server, redis: &Redis, queue: &str, stream: &str) -> Vec
 
 /// SIGKILL, a silence longer than its timeout, FLUSHALL, an older dump, entries of others, entries removed by others.
 #[test]
-fn c18_no_claim_fails_or_is_duplicated_whatever_happens_to_redis() {
+fn s2_3_s2_26_no_claim_fails_or_is_duplicated_whatever_happens_to_redis() {
     let began = Instant::now();
     let mut redis = Redis::start();
     let server = serve(&redis.url());
