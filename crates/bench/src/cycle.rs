@@ -19,7 +19,7 @@ use super::http::{Server, noop_rate};
 use super::in_process::InProcess;
 use super::load::{LoadGenerator, Rate};
 use super::protection::Protection;
-use super::redis_streams::RedisStreams;
+use super::redis_streams::{Database, RedisStreams};
 use super::report::{Line, Report};
 use super::{Transport, fdatasync, fixture, grpc, name_of};
 
@@ -59,6 +59,10 @@ pub(crate) struct Options {
     /// Measures HTTP with each of these protections of the server, in turns
     #[arg(long, value_enum, value_delimiter = ',', default_value = "none")]
     protect: Vec<Protection>,
+
+    /// Measures HTTP without Redis and with tasks published to an empty database of this Redis, in turns
+    #[arg(long, value_name = "redis://HOST:PORT")]
+    publish: Option<String>,
 }
 
 pub(crate) async fn run(options: &Options, below: &Path, report: &Report) -> Result<()> {
@@ -67,6 +71,10 @@ pub(crate) async fn run(options: &Options, below: &Path, report: &Report) -> Res
         is_http_only || options.protect == [Protection::None],
         "--protect needs --transport http: other transports are measured without protection"
     );
+    ensure!(is_http_only || options.publish.is_none(), "--publish needs --transport http");
+    if let Some(url) = &options.publish {
+        Database::open(url).await?.ensure_empty().await?;
+    }
     let redis = match &options.beside {
         Some(url) => Some(RedisStreams::connect(url).await?),
         None => None,
@@ -75,7 +83,11 @@ pub(crate) async fn run(options: &Options, below: &Path, report: &Report) -> Res
         for &clients in &options.clients {
             for _ in 0..options.rounds {
                 for &protection in &options.protect {
-                    round(options, transport, clients, protection, below, report).await?;
+                    round(options, transport, clients, (protection, None), below, report).await?;
+                    if options.publish.is_some() {
+                        let publish = options.publish.as_deref();
+                        round(options, transport, clients, (protection, publish), below, report).await?;
+                    }
                 }
                 if let Some(redis) = &redis {
                     report.line(beside(options, redis, clients).await?);
@@ -97,7 +109,7 @@ async fn round(
     options: &Options,
     transport: Transport,
     clients: usize,
-    protection: Protection,
+    (protection, publish): (Protection, Option<&str>),
     below: &Path,
     report: &Report,
 ) -> Result<()> {
@@ -119,12 +131,21 @@ async fn round(
                 .figure("cpu_us_per_cycle", cycles.client_cpu_us)
         }
         Transport::Http => {
-            let server = Server::start_with(&data, Backend::Host, protection).await?;
-            let line = line.with("protection", name_of(&protection));
+            let server = Server::start_publishing(&data, Backend::Host, protection, publish).await?;
+            let line = line.with("protection", name_of(&protection)).with("redis", publish.is_some());
             let noop = noop_rate(&server, clients, LIMIT_TIME).await?;
             let cycles = http(&server, clients, options.payload, time).await?;
             let third = noop.per_s / 3.0;
-            beside_noop(line, &cycles, &syncs, &noop, "share_of_a_third_of_noop", third)
+            let line = beside_noop(line, &cycles, &syncs, &noop, "share_of_a_third_of_noop", third);
+            match publish {
+                None => line,
+                Some(url) => {
+                    let added = published(&server).await?;
+                    server.stop().await?;
+                    Database::open(url).await?.clear().await?;
+                    line.figure("redis_entries", added)
+                }
+            }
         }
         Transport::Grpc | Transport::GrpcStream => {
             let server = Server::start(&data).await?;
@@ -212,6 +233,14 @@ async fn http(server: &Server, clients: usize, payload_bytes: usize, time: Durat
         });
     }
     load.measure(Some(server.process()?), time).await
+}
+
+/// The entries that a server has added to streams of Redis.
+async fn published(server: &Server) -> Result<f64> {
+    let metrics = server.connect().await?.get("/metrics").await?;
+    let metrics = String::from_utf8_lossy(&metrics);
+    let added = metrics.lines().find_map(|line| line.strip_prefix("lessor_redis_added_entries_total "));
+    Ok(added.context("the server has no metric of Redis")?.parse()?)
 }
 
 /// Where to report that the one task in the answer to a poll is done. That it was committed is what a 200 says.

@@ -50,6 +50,16 @@ impl Server {
         backend: Backend,
         protection: Protection,
     ) -> Result<Server> {
+        Server::start_publishing(directory, backend, protection, None).await
+    }
+
+    /// The same, and tasks are published to streams of this Redis.
+    pub(crate) async fn start_publishing(
+        directory: &Path,
+        backend: Backend,
+        protection: Protection,
+        redis: Option<&str>,
+    ) -> Result<Server> {
         let program = std::env::current_exe().context("cannot find this program")?;
         let prepared = protection.prepare(&program, directory).await?;
         let mut command = Command::new(program);
@@ -58,7 +68,8 @@ impl Server {
             .arg(directory)
             .args(["--backend", backend.name(), "--work-dir"])
             .arg(directory.with_extension("work"))
-            .args(&prepared.server_arguments);
+            .args(&prepared.server_arguments)
+            .args(redis.map(|url| ["--redis-url", url]).into_iter().flatten());
         Server::launch(command, directory, &prepared).await
     }
 

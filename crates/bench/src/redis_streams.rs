@@ -90,6 +90,31 @@ impl RedisStreams {
     }
 }
 
+/// A database to which a measured server publishes. Nobody else may use it: it is cleared after each measurement, because the next
+/// server has another ledger.
+pub(crate) struct Database(MultiplexedConnection);
+
+impl Database {
+    pub(crate) async fn open(url: &str) -> Result<Database> {
+        let client = Client::open(url).with_context(|| format!("{url} is no address of Redis"))?;
+        let connection = client.get_multiplexed_async_connection().await;
+        Ok(Database(connection.with_context(|| format!("cannot connect to Redis at {url}"))?))
+    }
+
+    pub(crate) async fn ensure_empty(&mut self) -> Result<()> {
+        let keys: u64 = ask(&mut self.0, &["DBSIZE"]).await?;
+        ensure!(
+            keys == 0,
+            "Redis has {keys} keys, which --publish would delete; name another database, such as /9"
+        );
+        Ok(())
+    }
+
+    pub(crate) async fn clear(&mut self) -> Result<()> {
+        ask(&mut self.0, &["FLUSHDB"]).await
+    }
+}
+
 async fn ask<T: FromRedisValue>(connection: &mut impl ConnectionLike, words: &[&str]) -> Result<T> {
     let (name, arguments) = words.split_first().context("a command has a name")?;
     Ok(cmd(name).arg(arguments).query_async(connection).await?)

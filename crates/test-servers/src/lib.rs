@@ -1,4 +1,5 @@
 //! Starts the servers of others that tests use, each in a directory and on a port of its own. They end with the test.
 
 pub mod postgres;
+pub mod redis;
 mod spawn;

@@ -9,6 +9,7 @@ mod index;
 mod names;
 mod publisher;
 mod reconcile;
+mod sync;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

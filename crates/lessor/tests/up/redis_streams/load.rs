@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-use super::redis::PATIENCE;
+use super::PATIENCE;
 
 const SUBMITTERS: usize = 2;
 const WORKERS: usize = 4;

@@ -1,18 +1,20 @@
 //! Redis Streams as transport, with a real Redis: what is published, and that no fault of Redis changes a claim.
 
 mod load;
-mod redis;
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
+use test_servers::redis::{Redis, url};
 
 use self::load::Load;
-use self::redis::{PATIENCE, Redis, url};
 use crate::support::{Server, lessor};
+
+/// Longest wait for what takes a moment.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 const JOBS: &str = "lessor:{default/default/jobs}";
 const PARKED: &str = "lessor:{default/default/parked}";
@@ -77,7 +79,7 @@ fn until_exact(server: &Server, redis: &Redis, queue: &str, stream: &str) -> Vec
 
 /// SIGKILL, a silence longer than its timeout, FLUSHALL, an older dump, entries of others, entries removed by others.
 #[test]
-fn s2_3_s2_26_no_claim_fails_or_is_duplicated_whatever_happens_to_redis() {
+fn c18_no_claim_fails_or_is_duplicated_whatever_happens_to_redis() {
     let began = Instant::now();
     let mut redis = Redis::start();
     let server = serve(&redis.url());
@@ -94,7 +96,7 @@ fn s2_3_s2_26_no_claim_fails_or_is_duplicated_whatever_happens_to_redis() {
 
     redis.kill();
     load.completes(50);
-    redis.resume();
+    redis.restart();
     load.completes(50);
 
     let () = redis.ask(&["FLUSHALL"]);
@@ -117,7 +119,7 @@ fn s2_3_s2_26_no_claim_fails_or_is_duplicated_whatever_happens_to_redis() {
         // Refused, if the stream has had a higher id.
         for other in [id.clone(), format!("{}-7", 1_000_000 + n), "*".to_owned()] {
             let xadd = [&["XADD", PARKED, other.as_str()], &fields[..]].concat();
-            let _ = ::redis::cmd(xadd[0]).arg(&xadd[1..]).exec(&mut redis.connect());
+            let _ = redis::cmd(xadd[0]).arg(&xadd[1..]).exec(&mut redis.connect());
         }
     }
     let _: String = redis.ask(&["XADD", JOBS, "*", "job_id", "of somebody else"]);
@@ -126,7 +128,7 @@ fn s2_3_s2_26_no_claim_fails_or_is_duplicated_whatever_happens_to_redis() {
     redis.kill();
     fs::write(redis.dump(), older).unwrap();
     load.completes(50);
-    redis.resume();
+    redis.restart();
     load.completes(50);
     let _: i64 = redis.ask(&["XTRIM", PARKED, "MAXLEN", "5"]);
     let _: i64 = redis.ask(&["DEL", JOBS]);
@@ -168,7 +170,7 @@ fn s2_7_s2_13_a_consumer_group_reads_the_envelopes_and_may_acknowledge_after_the
     let mut read = |consumer: &str| -> (String, Vec<String>) {
         let read = ["GROUP", "group", consumer, "COUNT", "1", "BLOCK", "60000", "STREAMS", JOBS, ">"];
         let read: Vec<(String, Vec<(String, Vec<String>)>)> =
-            ::redis::cmd("XREADGROUP").arg(&read).query(&mut group).unwrap();
+            redis::cmd("XREADGROUP").arg(&read).query(&mut group).unwrap();
         read[0].1[0].clone()
     };
     let held =
