@@ -1,4 +1,4 @@
-//! What Redis has for each stream, as far as it is known, and the round trips over one connection that bring it up to the index.
+//! Keeps the streams up to the index over one connection, and remembers what Redis has for each stream, as far as it is known.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
