@@ -61,7 +61,6 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
     ("auditor", &["authority", "ledger", "history", "coordinator"]),
     ("fake-disk", &["disk"]),
-    ("test-servers", &[]),
     ("simulator", &["authority", "disk", "ledger", "history", "coordinator", "auditor", "fake-disk"]),
     ("chaos", &["authority", "ledger", "history", "coordinator", "contract-clients", "wire", "auditor"]),
     (

@@ -36,7 +36,7 @@ pub struct RedisOptions {
 /// The projection. A thread of its own talks to Redis.
 pub struct RedisStreams {
     shared: Arc<Shared>,
-    /// Until the start.
+    /// Until the first record, by which this process owns the ledger: nobody else publishes from then on.
     publisher: Option<Publisher>,
 }
 
@@ -81,11 +81,6 @@ impl Projection for RedisStreams {
 
     fn begin(&mut self, state: &State, history: &dyn HistoryReader) -> bool {
         self.shared.lock().index.begin(state, history);
-        let Some(publisher) = self.publisher.take() else { return true };
-        let spawned = std::thread::Builder::new().name("lessor-redis".into()).spawn(|| publisher.run());
-        if let Err(error) = spawned {
-            tracing::error!(%error, "nothing is published to Redis: its thread could not be started");
-        }
         true
     }
 
@@ -96,6 +91,12 @@ impl Projection for RedisStreams {
         drop(state);
         if has_work {
             self.shared.changed.notify_one();
+        }
+        if let Some(publisher) = self.publisher.take() {
+            let spawned = std::thread::Builder::new().name("lessor-redis".into()).spawn(|| publisher.run());
+            if let Err(error) = spawned {
+                tracing::error!(%error, "nothing is published to Redis: its thread could not be started");
+            }
         }
         Ok(())
     }
