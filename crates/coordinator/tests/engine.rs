@@ -76,9 +76,9 @@ fn grants(reply: &Reply) -> Vec<Grant> {
 fn s4_31_no_answer_leaves_before_its_records_are_durable() {
     let mut engine = engine();
     engine.receive(submit_request(submit(1, "q")), Time(1), caller(1));
-    assert_eq!(callers(&mut engine), []);
+    assert_eq!(callers(&mut engine), [0; 0]);
     let batch = engine.take_batch().expect("the submit is in the batch");
-    assert_eq!(callers(&mut engine), [], "a batch on its way is not durable");
+    assert_eq!(callers(&mut engine), [0; 0], "a batch on its way is not durable");
     engine.batch_durable(batch);
     assert_eq!(callers(&mut engine), [1]);
 }
@@ -89,7 +89,7 @@ fn g7_a_read_waits_for_the_records_that_it_shows() {
     engine.receive(submit_request(submit(1, "q")), Time(1), caller(1));
     let read = Request::Read(Read::Task { scope: scope(), task: TaskId(1) });
     engine.receive(read.clone(), Time(1), caller(2));
-    assert_eq!(callers(&mut engine), []);
+    assert_eq!(callers(&mut engine), [0; 0]);
     sync(&mut engine);
     assert_eq!(callers(&mut engine), [1, 2]);
     engine.receive(read, Time(2), caller(3));
@@ -132,7 +132,7 @@ fn s4_34_a_waiting_poll_gets_its_lease_in_the_batch_of_the_submit() {
     let mut engine = engine();
     engine.receive(poll("w1", 9_000), Time(1), caller(1));
     engine.receive(poll("w2", 9_000), Time(2), caller(2));
-    assert_eq!(callers(&mut engine), []);
+    assert_eq!(callers(&mut engine), [0; 0]);
     engine.receive(submit_request(submit(1, "q")), Time(3), caller(3));
     sync(&mut engine);
     assert_eq!(callers(&mut engine), [3, 1], "first come, first served");
@@ -188,7 +188,7 @@ fn a_poll_ends_empty_when_its_time_is_over() {
     engine.receive(poll("w", 500), Time(1), caller(1));
     assert!(engine.next_due() <= Time(500));
     engine.tick(Time(499));
-    assert_eq!(callers(&mut engine), []);
+    assert_eq!(callers(&mut engine), [0; 0]);
     engine.tick(Time(500));
     let (_, reply) = answers(&mut engine).remove(0);
     assert_eq!(grants(&reply), []);
@@ -203,7 +203,7 @@ fn a_delayed_task_wakes_a_poll_when_its_time_has_come() {
     assert_eq!(callers(&mut engine), [1]);
     engine.tick(Time(1_099));
     sync(&mut engine);
-    assert_eq!(callers(&mut engine), []);
+    assert_eq!(callers(&mut engine), [0; 0]);
     assert!(engine.next_due() <= Time(1_100));
     engine.tick(Time(1_100));
     sync(&mut engine);
@@ -289,7 +289,7 @@ fn a1_polls_that_hung_up_give_way_when_there_is_no_place() {
     let Request::Poll { mut lease, until } = poll("another tenant's", 60_000) else { unreachable!() };
     lease.scope.tenant = Arc::from("another");
     engine.receive(Request::Poll { lease, until }, Time(200), caller(5));
-    assert_eq!(callers(&mut engine), [], "another tenant's poll waits");
+    assert_eq!(callers(&mut engine), [0; 0], "another tenant's poll waits");
     gone.1.set(true);
     engine.receive(poll("here", 60_000), Time(400), caller(3));
     engine.receive(submit_request(submit(1, "q")), Time(401), caller(4));
@@ -308,7 +308,7 @@ fn a1_a_queue_takes_only_so_many_kinds_of_waiting_workers() {
     for number in 0..1_024 {
         engine.receive(kind(number), Time(1), caller(number));
     }
-    assert_eq!(callers(&mut engine), []);
+    assert_eq!(callers(&mut engine), [0; 0]);
     engine.receive(kind(0), Time(1), caller(5_000));
     engine.receive(kind(1_024), Time(1), caller(6_000));
     assert_eq!(callers(&mut engine), [6_000], "another of a known kind waits, one of a new kind is refused");

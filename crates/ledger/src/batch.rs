@@ -2,7 +2,7 @@
 //!
 //! A batch does not know its storage backend. Each backend lays out the body as it needs when it appends the batch.
 
-use crate::Position;
+use crate::{Changes, Position};
 
 /// The largest body of a batch: far above what one batch collects, far below what memory holds.
 pub const MAX_BATCH_BYTES: usize = 16 << 20;
@@ -75,7 +75,7 @@ impl BatchBuilder {
     /// Ends the batch. `time_ms` is the time of the batch on the caller's clock; history ages by this time.
     pub fn finish(self, time_ms: u64) -> Batch {
         let Self { first, count, body } = self;
-        Batch { first, count, time_ms, body }
+        Batch { first, count, time_ms, body, changes: None }
     }
 }
 
@@ -86,6 +86,7 @@ pub struct Batch {
     count: u32,
     time_ms: u64,
     body: Vec<u8>,
+    changes: Option<Box<Changes>>,
 }
 
 impl Batch {
@@ -122,6 +123,15 @@ impl Batch {
     /// The records with their positions.
     pub fn records(&self) -> impl Iterator<Item = (Position, &[u8])> {
         (self.first.0..).map(Position).zip(split_body(&self.body, self.count).flatten())
+    }
+
+    /// What the batch changes, for a backend that wants to know; see [`crate::Ledger::wants_changes`].
+    pub fn changes(&self) -> Option<&Changes> {
+        self.changes.as_deref()
+    }
+
+    pub fn set_changes(&mut self, changes: Option<Box<Changes>>) {
+        self.changes = changes;
     }
 
     /// Starts another batch in the memory of this batch.

@@ -5,9 +5,9 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use authority::Time;
+use authority::{State, Time};
 
-use crate::{AppendError, Batch, ClusterId, Damage, Error, Link, Position, SnapshotError};
+use crate::{AppendError, Batch, ClusterId, Damage, Error, Link, Position, SnapshotError, WantedChanges};
 
 /// An append-only log of records at consecutive positions, with one writer at a time. Calls block.
 pub trait Ledger: Send {
@@ -26,6 +26,17 @@ pub trait Ledger: Send {
     /// Whether other nodes may append too. A backend whose lock keeps them out needs no confirmation.
     fn has_other_writers(&self) -> bool {
         false
+    }
+
+    /// What the backend wants to know of the tasks of each batch.
+    fn wants_changes(&self) -> WantedChanges {
+        WantedChanges::Nothing
+    }
+
+    /// The state that was recovered from all records so far, before the first append. A backend that keeps tables of
+    /// tasks adds what they lack.
+    fn recovered(&mut self, _state: &State) -> Result<(), Error> {
+        Ok(())
     }
 
     /// For a backend that may wait without end for its storage: makes it return at once, with an unknown outcome.

@@ -5,6 +5,7 @@
 //! crate needs to know of a backend. `docs/format.md` describes the files of the `file` backend to the byte.
 
 mod batch;
+pub mod changes;
 mod cluster_id;
 pub mod digest;
 mod error;
@@ -21,6 +22,7 @@ mod recovery;
 
 pub use authority::Position;
 pub use batch::{Batch, BatchBuilder, BatchFull, MAX_BATCH_BYTES};
+pub use changes::{Changes, WantedChanges};
 pub use cluster_id::ClusterId;
 pub use error::{AppendError, Damage, Error, ErrorKind, Refusal, SnapshotError};
 pub use history_record::HistoryRecord;

@@ -173,7 +173,7 @@ pub(crate) fn start_with(
     options: Options,
 ) -> Result<Running, StartError> {
     let began = Instant::now();
-    let Storage { ledger, offsets } = storage;
+    let Storage { mut ledger, offsets } = storage;
     let reader = ledger.reader();
     let Recovered { mut state, snapshot, replayed, replayed_bytes, took: replay_took } = recovered;
     state.set_max_bytes(options.max_state_bytes);
@@ -190,6 +190,9 @@ pub(crate) fn start_with(
     let clock = Arc::new(clock);
     let hold = purge_hold(&state, clock.now(), &*offsets, epoch);
     let (tasks, found) = (state.len(), state.position());
+
+    let wanted = ledger.wants_changes();
+    ledger.recovered(&state)?;
 
     // Not bounded by itself: one batch, one snapshot step and one job of each kind are in work at a time, and each
     // answers once.
@@ -226,6 +229,7 @@ pub(crate) fn start_with(
     if has_other_writers {
         driver.engine.confirm_answers();
     }
+    driver.engine.collect_changes(wanted);
     let runners = options
         .projections
         .into_iter()

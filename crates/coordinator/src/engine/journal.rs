@@ -4,7 +4,8 @@
 use std::collections::VecDeque;
 
 use authority::{Event, Position, State, Time};
-use ledger::{Batch, BatchBuilder, record};
+use ledger::changes::Before;
+use ledger::{Batch, BatchBuilder, Changes, WantedChanges, record};
 
 use crate::batch_stats::BatchStats;
 use crate::journal_line::JournalLine;
@@ -25,6 +26,9 @@ pub(super) struct Journal {
     notes_in_flight: Option<Notes>,
     spare: Option<Batch>,
     scratch: Vec<u8>,
+    wanted: WantedChanges,
+    /// What the open batch changes, as far as the ledger wants to know.
+    changes: Box<Changes>,
 }
 
 impl Journal {
@@ -36,7 +40,14 @@ impl Journal {
             notes_in_flight: None,
             spare: None,
             scratch: Vec::new(),
+            wanted: WantedChanges::Nothing,
+            changes: Box::default(),
         }
+    }
+
+    /// Collects what each batch changes, for a ledger that wants to know.
+    pub(super) fn collect_changes(&mut self, wanted: WantedChanges) {
+        self.wanted = wanted;
     }
 
     pub(super) fn bytes(&self) -> usize {
@@ -51,25 +62,31 @@ impl Journal {
         self.scratch.clear();
         record::encode(now, prev, event, &mut self.scratch);
         if !self.open.fits(self.scratch.len()) {
-            let full = self.close(now);
+            let full = self.close(state, now);
             self.full.push_back(full);
         }
         self.notes.stats.note(before, event, now);
+        let held = (self.wanted == WantedChanges::All).then(|| Before::of(state, event));
         let position = state.apply(now, event).unwrap_or_else(|illegal| panic!("{illegal}: {event:?}"));
         let written = self.open.push(&self.scratch).unwrap_or_else(|full| panic!("{full:?}: {event:?}"));
         assert_eq!(written, position, "the ledger and the state count the same");
         self.notes.lines.extend(JournalLine::of(state, event));
+        match (self.wanted, held) {
+            (_, Some(before)) => self.changes.after(before, state, now, position, event),
+            (WantedChanges::Created, None) => self.changes.created(event),
+            (_, None) => {}
+        }
     }
 
     /// The oldest batch that is not on its way yet, unless another is.
-    pub(super) fn take(&mut self, now: Time) -> Option<Batch> {
+    pub(super) fn take(&mut self, state: &State) -> Option<Batch> {
         if self.notes_in_flight.is_some() {
             return None;
         }
         let (batch, notes) = match self.full.pop_front() {
             Some(full) => full,
             None if self.open.is_empty() => return None,
-            None => self.close(now),
+            None => self.close(state, state.time()),
         };
         self.notes_in_flight = Some(notes);
         Some(batch)
@@ -81,13 +98,18 @@ impl Journal {
     }
 
     /// Ends the open batch and begins another.
-    fn close(&mut self, now: Time) -> (Batch, Notes) {
+    fn close(&mut self, state: &State, now: Time) -> (Batch, Notes) {
         let first = self.open.next();
         let next = match self.spare.take() {
             Some(batch) => batch.into_builder(first),
             None => BatchBuilder::new(first),
         };
         let open = std::mem::replace(&mut self.open, next);
-        (open.finish(now.0), std::mem::take(&mut self.notes))
+        let mut batch = open.finish(now.0);
+        if self.wanted != WantedChanges::Nothing {
+            self.changes.close(state);
+            batch.set_changes(Some(std::mem::take(&mut self.changes)));
+        }
+        (batch, std::mem::take(&mut self.notes))
     }
 }

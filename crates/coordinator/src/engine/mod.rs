@@ -30,8 +30,8 @@ use std::sync::Arc;
 use authority::command::{Purge, ReleaseLease, Tick};
 use authority::event::ReleaseCause;
 use authority::{Command, Position, State, TaskId, Time};
-use ledger::Batch;
 use ledger::record::snapshot::Slices;
+use ledger::{Batch, WantedChanges};
 
 use crate::log_budget::LogBudget;
 use crate::request::{
@@ -101,6 +101,11 @@ impl<T: ReplyTo> Engine<T> {
     /// came: other nodes may write too, and this one may not be the owner any more.
     pub fn confirm_answers(&mut self) {
         self.answers.need_confirmation();
+    }
+
+    /// Collects what each batch changes, for a ledger that wants to know.
+    pub fn collect_changes(&mut self, wanted: WantedChanges) {
+        self.journal.collect_changes(wanted);
     }
 
     pub fn state(&self) -> &State {
@@ -219,7 +224,7 @@ impl<T: ReplyTo> Engine<T> {
 
     /// The next batch for the disk, unless there is none or another is on its way.
     pub fn take_batch(&mut self) -> Option<Batch> {
-        let batch = self.journal.take(self.state.time())?;
+        let batch = self.journal.take(&self.state)?;
         self.answers.begin_round();
         // Polls that found the batch full are served from the next one.
         self.serve_polls(self.state.time());

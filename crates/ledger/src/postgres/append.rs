@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use tokio_postgres::Statement;
+use tokio_postgres::types::ToSql;
 
 use super::Error;
 use super::batch_row::{BatchRow, Place};
@@ -10,16 +11,12 @@ use super::connection::Session;
 use super::recent::{Compared, Recent};
 use super::schema::read_cluster;
 use super::shared::Database;
+use super::tables::{Statements, TableRows};
 use crate::{AppendError, Refusal};
 
 /// The wait after the first failure in a row, and the longest.
 const FIRST_RETRY: Duration = Duration::from_millis(20);
 const MAX_RETRY: Duration = Duration::from_secs(1);
-
-/// Inserts a batch behind the batch that the writer knows. The lock on that row keeps a trim from removing it meanwhile.
-const APPEND: &str = "INSERT INTO lessor.batch (shard, first, next, at, epoch, link, codec, body) \
-    SELECT $1, $2, $3, $4, $5, $6, $7, $8 FROM (SELECT 1 FROM lessor.batch \
-    WHERE shard = $1 AND first = $9 AND next = $2 AND link = $10 FOR KEY SHARE) AS before";
 
 /// Whether the writer's last batch is still the last one, and whether commits wait for replicas.
 const CONFIRM: &str = "SELECT EXISTS (SELECT 1 FROM lessor.batch WHERE shard = $1 AND first = $2 AND link = $3) \
@@ -37,7 +34,7 @@ const COMPARE: &str =
 /// A connection for appends, with its statements.
 struct Open {
     session: Session,
-    append: Statement,
+    statements: Statements,
     confirm: Statement,
     barrier: Statement,
 }
@@ -153,10 +150,10 @@ impl Writer {
         if found != self.database.cluster() {
             return Err(Error::Refused("the database now belongs to another cluster".to_owned()).into());
         }
-        let append = session.client.prepare(APPEND).await?;
+        let statements = Statements::prepare(&session).await?;
         let confirm = session.client.prepare(CONFIRM).await?;
         let barrier = session.client.prepare(BARRIER).await?;
-        self.open = Some(Open { session, append, confirm, barrier });
+        self.open = Some(Open { session, statements, confirm, barrier });
         Ok(())
     }
 
@@ -239,28 +236,33 @@ impl Open {
     /// Inserts a row and returns how many were inserted: none when the row before is not there. A row that came with a
     /// warning counts only after a barrier.
     async fn insert(&self, database: &Database, before: Place, row: &BatchRow) -> Result<u64, Error> {
-        let Session { client, .. } = &self.session;
         let (first, next) = (row.place.first.0 as i64, row.place.next.0 as i64);
         let (link, body) = (&row.place.link.0[..], &row.body[..]);
         let (before_first, before_link) = (before.first.0 as i64, &before.link.0[..]);
+        let shard = database.shard();
+        let batch: [&(dyn ToSql + Sync); 10] = [
+            &shard,
+            &first,
+            &next,
+            &row.at,
+            &row.epoch,
+            &link,
+            &row.codec,
+            &body,
+            &before_first,
+            &before_link,
+        ];
         self.session.take_warning();
-        let inserted = client
-            .execute(
-                &self.append,
-                &[
-                    &database.shard(),
-                    &first,
-                    &next,
-                    &row.at,
-                    &row.epoch,
-                    &link,
-                    &row.codec,
-                    &body,
-                    &before_first,
-                    &before_link,
-                ],
-            )
-            .await?;
+        let append =
+            async |rows: Option<&TableRows>| self.statements.append(&self.session, &batch, rows).await;
+        let inserted = match append(row.rows.as_deref()).await {
+            // The server refuses a value of the tables. The ledger matters more.
+            Err(error) if error.is_unusable_value() && row.rows.is_some() => {
+                tracing::error!(%error, position = first, "the tables cannot hold all content of a batch");
+                append(row.rows.as_deref().map(TableRows::without_json).as_ref()).await?
+            }
+            inserted => inserted?,
+        };
         if self.session.take_warning() && inserted == 1 {
             self.barrier(&database.options().node).await?;
         }

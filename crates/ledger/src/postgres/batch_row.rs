@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tokio_postgres::Row;
 
 use super::Error;
+use super::tables::TableRows;
 use crate::batch::split_body;
 use crate::{Batch, Link, MAX_BATCH_BYTES, Position};
 
@@ -31,6 +32,8 @@ pub(super) struct BatchRow {
     pub epoch: i64,
     pub codec: i16,
     pub body: Arc<[u8]>,
+    /// What the batch changes in the tables; unknown for a batch that was read.
+    pub rows: Option<Arc<TableRows>>,
 }
 
 /// The columns of a row, in the order of [`BatchRow::read`].
@@ -68,6 +71,7 @@ impl BatchRow {
             epoch: epoch as i64,
             codec,
             body,
+            rows: None,
         }
     }
 
@@ -78,7 +82,13 @@ impl BatchRow {
             epoch: row.get("epoch"),
             codec: row.get("codec"),
             body: row.get::<_, &[u8]>("body").into(),
+            rows: None,
         })
+    }
+
+    /// How much memory it takes to append the batch again.
+    pub(super) fn bytes(&self) -> usize {
+        self.body.len() + self.rows.as_ref().map_or(0, |rows| rows.bytes())
     }
 
     /// The body as it was appended.

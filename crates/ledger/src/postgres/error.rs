@@ -52,6 +52,11 @@ impl Error {
         self.state() == Some(&SqlState::DISK_FULL)
     }
 
+    /// A value is none of its type (class 22).
+    pub(super) fn is_unusable_value(&self) -> bool {
+        self.state().is_some_and(|state| state.code().starts_with("22"))
+    }
+
     pub(super) fn is_taken(&self) -> bool {
         self.state() == Some(&SqlState::UNIQUE_VIOLATION)
     }
@@ -67,5 +72,11 @@ impl From<Error> for crate::Error {
             Error::Database(_) | Error::Closed | Error::Thread(_) => ErrorKind::Unavailable,
         };
         crate::Error::new(kind, error)
+    }
+}
+
+impl From<Error> for crate::RecoveryError {
+    fn from(error: Error) -> crate::RecoveryError {
+        crate::Error::from(error).into()
     }
 }

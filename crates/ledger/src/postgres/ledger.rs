@@ -3,20 +3,21 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use authority::{Event, Time};
+use authority::{Event, State, Time};
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
 use super::Error;
 use super::append::Writer;
-use super::batch_row::{BatchRow, Place};
+use super::batch_row::{BatchRow, Place, position};
 use super::reader::PostgresReader;
 use super::shared::Database;
 use super::snapshot::Sink;
+use super::tables::{Follower, TableRows, Tables, missing_changes};
 use super::trim::trim;
 use crate::{
-    AppendError, Batch, DiskSpace, Error as LedgerError, Job, Ledger, Position, Reader, Refusal,
-    SnapshotError, SnapshotSink, StopWaiting, record,
+    AppendError, Batch, Changes, DiskSpace, Error as LedgerError, Job, Ledger, Position, Reader, Refusal,
+    SnapshotError, SnapshotSink, StopWaiting, WantedChanges, record,
 };
 
 pub struct PostgresLedger {
@@ -29,6 +30,10 @@ pub struct PostgresLedger {
     stop: watch::Sender<bool>,
     space: DiskSpace,
     epoch: u64,
+    /// What the tables lack, for the first batch.
+    missing: Option<Changes>,
+    /// Writes tables that follow.
+    follower: Option<Follower>,
 }
 
 impl PostgresLedger {
@@ -52,11 +57,27 @@ impl PostgresLedger {
             stop: watch::Sender::new(false),
             space: DiskSpace::Plenty,
             epoch: 0,
+            missing: None,
+            follower: None,
         })
     }
 
     fn last(&self) -> Place {
         self.writer.recent.last()
+    }
+
+    /// What a batch writes beside the ledger.
+    fn rows(&self, changes: &Changes) -> TableRows {
+        let context = self.database.table_context();
+        match (self.database.options().tables, &self.missing) {
+            (Tables::Transaction, None) => TableRows::of(changes, context),
+            (Tables::Transaction, Some(missing)) => {
+                let mut all = missing.clone();
+                all.merge(changes);
+                TableRows::of(&all, context).completing()
+            }
+            (Tables::Following | Tables::Off, _) => TableRows::created_only(changes, context),
+        }
     }
 }
 
@@ -93,12 +114,17 @@ impl Ledger for PostgresLedger {
         if let Some(epoch) = first_epoch(batch, self.epoch) {
             self.epoch = epoch;
         }
-        let row = BatchRow::new(batch, last.link, self.epoch);
+        let mut row = BatchRow::new(batch, last.link, self.epoch);
+        row.rows = batch.changes().map(|changes| Arc::new(self.rows(changes)));
         let appended = block_on(self.runtime.as_ref(), &self.stop, self.writer.append(row));
         match &appended {
             Ok(()) => {
                 self.space = DiskSpace::Plenty;
                 self.database.set_readable(batch.next());
+                self.missing = None;
+                if let (Some(follower), Some(changes)) = (&self.follower, batch.changes()) {
+                    follower.add(changes, batch.next());
+                }
             }
             Err(AppendError::Refused(Refusal::NoSpace)) => self.space = DiskSpace::Nothing,
             Err(_) => {}
@@ -112,6 +138,42 @@ impl Ledger for PostgresLedger {
 
     fn has_other_writers(&self) -> bool {
         true
+    }
+
+    fn wants_changes(&self) -> WantedChanges {
+        match self.database.options().tables {
+            Tables::Transaction | Tables::Following => WantedChanges::All,
+            Tables::Off => WantedChanges::Created,
+        }
+    }
+
+    fn recovered(&mut self, state: &State) -> Result<(), LedgerError> {
+        let tables = self.database.options().tables;
+        if tables == Tables::Off {
+            return Ok(());
+        }
+        let (from, to) = (tables_position(&self.database)?, state.position());
+        let missing = match missing_changes(&self.reader, from, to) {
+            Ok(missing) => missing,
+            Err(error) => {
+                tracing::error!(%error, "what the tables lack cannot be read");
+                None
+            }
+        };
+        if missing.is_none() {
+            tracing::warn!(
+                position = from.0,
+                "the tables lack records that the ledger has trimmed; run `lessor tables rebuild`"
+            );
+        }
+        if tables == Tables::Following {
+            let from = if missing.is_some() { from } else { to };
+            let missing = (missing.unwrap_or_default(), to);
+            self.follower = Some(Follower::spawn(self.database.clone(), from, missing)?);
+        } else {
+            self.missing = missing;
+        }
+        Ok(())
     }
 
     fn stop_waiting(&self) -> Option<StopWaiting> {
@@ -159,6 +221,17 @@ impl Drop for PostgresLedger {
             runtime.shutdown_background();
         }
     }
+}
+
+/// The position up to which the tables lack nothing.
+fn tables_position(database: &Database) -> Result<Position, Error> {
+    let shard = database.shard();
+    database.run(move |session| async move {
+        let sql = "SELECT position FROM lessor.projected WHERE shard = $1";
+        let row = session.client.query_opt(sql, &[&shard]).await?;
+        let row = row.ok_or_else(|| Error::Damaged("a shard has no row in lessor.table_state".to_owned()))?;
+        Ok(position(row.get(0)))
+    })
 }
 
 /// The epoch of a batch with which a node takes over. Only the first batch of a writer has one.

@@ -20,6 +20,7 @@ mod schema;
 mod server;
 mod shared;
 mod snapshot;
+mod tables;
 mod trim;
 
 use std::sync::Arc;
@@ -34,12 +35,14 @@ pub use reader::PostgresReader;
 pub use schema::{Cluster, SCHEMA_VERSION, initialize};
 pub use server::Server;
 pub use shared::Database;
+pub use tables::{Difference, Rebuilt, Tables, Verified, WhatDiffers, rebuild, verify};
 
 use crate::Storage;
 
 /// Seven days.
 const DEFAULT_HISTORY_MAX_AGE_MS: u64 = 7 * 24 * 60 * 60 * 1000;
 const DEFAULT_HISTORY_MAX_BYTES: u64 = 10 << 30;
+const DEFAULT_TABLES_PAYLOAD_KIB: u32 = 16;
 
 /// The settings of a ledger in PostgreSQL.
 #[derive(Clone)]
@@ -53,6 +56,10 @@ pub struct Options {
     pub history_max_age_ms: u64,
     /// Batches that the snapshots cover are kept as history up to this size in total.
     pub history_max_bytes: u64,
+    /// When the tables of tasks are written.
+    pub tables: Tables,
+    /// Payloads, results and other content up to this size are stored in the tables.
+    pub tables_payload_kib: u32,
 }
 
 impl Options {
@@ -63,6 +70,8 @@ impl Options {
             key_print,
             history_max_age_ms: DEFAULT_HISTORY_MAX_AGE_MS,
             history_max_bytes: DEFAULT_HISTORY_MAX_BYTES,
+            tables: Tables::default(),
+            tables_payload_kib: DEFAULT_TABLES_PAYLOAD_KIB,
         }
     }
 }

@@ -57,12 +57,12 @@ impl Recent {
     }
 
     pub(super) fn push(&mut self, row: BatchRow) {
-        self.bytes += row.body.len();
+        self.bytes += row.bytes();
         self.rows.push_back(row);
         while self.bytes > MAX_BYTES
             && let Some(oldest) = self.rows.pop_front()
         {
-            self.bytes -= oldest.body.len();
+            self.bytes -= oldest.bytes();
             self.base = oldest.place;
         }
     }

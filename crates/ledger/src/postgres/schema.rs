@@ -73,7 +73,8 @@ pub(super) fn holds_a_cluster() -> Error {
 }
 
 pub(super) async fn create_tables(client: &impl GenericClient) -> Result<(), Error> {
-    Ok(client.batch_execute(SCHEMA).await?)
+    client.batch_execute(SCHEMA).await?;
+    Ok(client.batch_execute(super::tables::SCHEMA).await?)
 }
 
 /// Inserts the row before the first batch of a shard. It holds no record.
@@ -81,6 +82,7 @@ pub(super) async fn insert_origin(client: &impl GenericClient, shard: i32, row: 
     let sql = "INSERT INTO lessor.batch VALUES ($1, $2, $3, 0, 0, $4, 0, '')";
     let (first, next) = (row.first.0 as i64, row.next.0 as i64);
     client.execute(sql, &[&shard, &first, &next, &&row.link.0[..]]).await?;
+    client.execute("INSERT INTO lessor.table_state (shard) VALUES ($1)", &[&shard]).await?;
     Ok(())
 }
 

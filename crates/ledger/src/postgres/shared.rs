@@ -8,6 +8,7 @@ use tokio::runtime::Runtime;
 
 use super::connection::{READER, Session};
 use super::schema::{Cluster, read_cluster};
+use super::tables::Context;
 use super::{Error, Options, Server};
 use crate::Position;
 use crate::hold::Holds;
@@ -114,6 +115,12 @@ impl Database {
     /// The shard, as the columns have it.
     pub(super) fn shard(&self) -> i32 {
         self.0.options.shard as i32
+    }
+
+    /// What the rows of the tables depend on.
+    pub(super) fn table_context(&self) -> Context {
+        let Options { shard, tables_payload_kib, .. } = self.0.options;
+        Context { shard, max_json_bytes: (tables_payload_kib as usize) << 10 }
     }
 
     pub(super) fn readable(&self) -> Position {

@@ -1,0 +1,62 @@
+//! Replays a part of the ledger, and notes what it changes.
+
+use std::ops::ControlFlow;
+
+use authority::Position;
+
+use crate::changes::Before;
+use crate::record;
+use crate::{Changes, Reader, Recovery, RecoveryError};
+
+/// The state at a position, from the newest snapshot that ended by then; none when the ledger no longer says.
+pub(super) fn state_at(reader: &dyn Reader, wanted: Position) -> Result<Option<Recovery>, RecoveryError> {
+    let snapshots = reader.snapshots()?;
+    let recovery = match snapshots.iter().rev().find(|info| info.end <= wanted) {
+        Some(info) => Recovery::from_snapshot(&mut *reader.load_snapshot(info)?)?,
+        None if reader.first()? == Position(1) => Recovery::new(),
+        None => return Ok(None),
+    };
+    replay(recovery, reader, wanted, None).map(Some)
+}
+
+/// The oldest state that the ledger knows.
+pub(super) fn oldest(reader: &dyn Reader) -> Result<Recovery, RecoveryError> {
+    if reader.first()? == Position(1) {
+        return Ok(Recovery::new());
+    }
+    match reader.snapshots()?.first() {
+        Some(info) => Recovery::from_snapshot(&mut *reader.load_snapshot(info)?),
+        None => Ok(Recovery::new()),
+    }
+}
+
+/// Applies the records up to and including `to`, and notes what they change.
+pub(super) fn replay(
+    mut recovery: Recovery,
+    reader: &dyn Reader,
+    to: Position,
+    mut changes: Option<&mut Changes>,
+) -> Result<Recovery, RecoveryError> {
+    let mut failed: Result<(), RecoveryError> = Ok(());
+    let from = recovery.next();
+    if from <= to {
+        reader.read(from, to, &mut |position, bytes| {
+            let mut apply = || {
+                let record = record::decode(bytes).map_err(|error| RecoveryError::Record(position, error))?;
+                let before = changes.is_some().then(|| Before::of(recovery.state(), &record.event));
+                recovery.apply_record(position, &record)?;
+                if let (Some(changes), Some(before)) = (changes.as_deref_mut(), before) {
+                    changes.after(before, recovery.state(), record.at, position, &record.event);
+                }
+                Ok(())
+            };
+            failed = apply();
+            if failed.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        })?;
+    }
+    failed?;
+    if let Some(changes) = changes {
+        changes.close(recovery.state());
+    }
+    Ok(recovery)
+}
