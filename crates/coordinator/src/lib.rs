@@ -31,6 +31,7 @@ pub use handle::{
 pub use history::{History, HistoryError, HistoryReader, MAX_HISTORY_RECORDS};
 pub use journal_line::JournalLine;
 pub use ledger::HistoryRecord;
+pub use ledger::postgres::{Inbox, InboxRow};
 pub use log_budget::LogBudget;
 pub use metrics::{Metrics, limited_counter};
 pub use projection::Projection;

@@ -14,6 +14,7 @@ mod edge;
 #[doc(hidden)]
 pub mod fuzzing;
 mod grpc;
+pub mod inbox;
 mod keys;
 mod leases;
 mod metrics;

@@ -12,7 +12,16 @@ use super::problem::{Code, Problem};
 use super::{content, ids, task_context, time};
 use crate::app::App;
 
-pub(crate) fn command(app: &App, scope: &Scope, mut task: wire::SubmitTask) -> Result<SubmitTask, Problem> {
+pub(crate) fn command(app: &App, scope: &Scope, task: wire::SubmitTask) -> Result<SubmitTask, Problem> {
+    command_with_id(ids::new_task_id(app.handle.now())?, scope, task)
+}
+
+/// The command for a task that has its id already.
+pub(crate) fn command_with_id(
+    id: TaskId,
+    scope: &Scope,
+    mut task: wire::SubmitTask,
+) -> Result<SubmitTask, Problem> {
     let queue = Arc::new(QueueKey { scope: scope.clone(), name: name("queue", &task.queue)? });
     let payload = inline("payload", &task.payload)?;
     let delay_ms = within("delayMs", task.delay_ms.unwrap_or(0), 0..=MAX_SPAN_MS)?;
@@ -35,7 +44,7 @@ pub(crate) fn command(app: &App, scope: &Scope, mut task: wire::SubmitTask) -> R
         ..task_context::parse(&task.take_context())?
     };
     Ok(SubmitTask {
-        id: ids::new_task_id(app.handle.now())?,
+        id,
         queue,
         payload,
         priority: task.priority.unwrap_or(0),

@@ -174,11 +174,12 @@ CREATE TABLE lessor.inbox (
     tenant text NOT NULL,
     workspace text NOT NULL,
     queue text NOT NULL,
-    payload jsonb NOT NULL,
-    options jsonb NOT NULL,
+    payload jsonb NOT NULL CHECK (octet_length(payload::text) <= 1048576),
+    options jsonb NOT NULL CHECK (octet_length(options::text) <= 65536),
     enqueued_at timestamptz NOT NULL DEFAULT clock_timestamp(),
-    -- Why the task is not accepted yet.
-    refused text
+    -- Why the task is not accepted yet, and when it is tried again.
+    refused text,
+    retry_at timestamptz NOT NULL DEFAULT '-infinity'
 );
 COMMENT ON TABLE lessor.inbox IS 'Tasks that were enqueued and are not recorded yet.';
 
