@@ -273,6 +273,29 @@ async fn an_owner_adds_what_the_tables_lack_since_they_were_off() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn tables_are_compared_and_rebuilt_also_where_the_ledger_was_trimmed() {
+    let fixture = Fixture::create().await;
+    let trimmed = || {
+        let options = postgres::Options { history_max_bytes: 0, ..Fixture::options(Tables::Transaction) };
+        let storage = postgres::open(fixture.server.clone(), options).expect("the database is ours");
+        let options = Options { snapshot_after_bytes: 20_000, ..Options::default() };
+        coordinator::start(storage, options).expect("the coordinator starts")
+    };
+    let running = trimmed();
+    let mut from = 1;
+    while fixture.execute("SELECT min(first) > 1 FROM lessor.batch").await != [["t"]] {
+        load(&running.handle, 4, 25, from).await;
+        from += 10_000;
+    }
+    fixture.assert_exact().await;
+    fixture.execute("UPDATE lessor.jobs SET queue = 'other' WHERE state = 'COMPLETED'").await;
+    assert!(fixture.verify().await.count > 10);
+    fixture.ask(|database| postgres::rebuild(database).expect("the ledger is whole")).await;
+    fixture.assert_exact().await;
+    running.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn tables_that_follow_end_where_the_ledger_ends() {
     let fixture = Fixture::create().await;
     for (n, tables) in [Tables::Following, Tables::Following, Tables::Transaction].into_iter().enumerate() {

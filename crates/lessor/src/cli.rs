@@ -3,7 +3,9 @@
 use clap::{Parser, Subcommand};
 
 use crate::client::{key, queue, submit, task};
-use crate::{audit, check_config, cluster, conformance, init, log, migrate, nodes, run, serve, up, worker};
+use crate::{
+    audit, check_config, cluster, conformance, init, log, migrate, nodes, run, serve, tables, up, worker,
+};
 
 /// Leases work to workers that may crash, stall, repeat themselves or lie, and accepts exactly one outcome for each
 /// task.
@@ -46,6 +48,8 @@ pub(crate) enum Command {
     Migrate(migrate::Options),
     /// Read the ledger offline: verify it, print it, explain the past
     Log(log::Options),
+    /// Rebuild the SQL tables of a ledger in PostgreSQL, or compare them with it
+    Tables(tables::Options),
     /// Run benchmarks, next to the limits of this machine
     Bench(bench::Options),
     /// Check whether a coordinator conforms to a contract, requirement by requirement

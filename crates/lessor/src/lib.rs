@@ -29,6 +29,7 @@ mod serve;
 mod server_coordinator;
 mod serving;
 mod stop_signals;
+mod tables;
 mod up;
 mod worker;
 
@@ -57,6 +58,7 @@ pub fn main() -> ExitCode {
         Command::Nodes(options) => nodes::run(&options).map(|()| ExitCode::SUCCESS),
         Command::Migrate(options) => migrate::run(&options).map(|()| ExitCode::SUCCESS),
         Command::Log(options) => log::run(&options),
+        Command::Tables(options) => tables::run(&options),
         Command::Bench(options) => bench::run(&options).map(|()| ExitCode::SUCCESS),
         Command::Conformance(options) => client::block_on(conformance::run(&options)),
     };

@@ -163,7 +163,7 @@ impl Ledger for PostgresLedger {
         if missing.is_none() {
             tracing::warn!(
                 position = from.0,
-                "the tables lack records that the ledger has trimmed; run `lessor tables rebuild`"
+                "the tables lack too many records, or some that the ledger has trimmed; run `lessor tables rebuild`"
             );
         }
         if tables == Tables::Following {

@@ -92,6 +92,15 @@ impl Database {
         })))
     }
 
+    /// Connects to look after the tables of a shard, beside the nodes of the cluster and without its key.
+    pub fn for_tables(mut server: Server, shard: u32, tables_payload_kib: u32) -> Result<Database, Error> {
+        server.config.application_name(READER);
+        let options = Options { shard, tables_payload_kib, ..Options::new("", [0; 16]) };
+        let database = Database::open(server, options, known_cluster)?;
+        database.check_shard()?;
+        Ok(database)
+    }
+
     fn check_shard(&self) -> Result<(), Error> {
         let (options, cluster) = (self.options(), self.cluster());
         if options.shard >= cluster.shards {

@@ -177,3 +177,29 @@ fn state_name(state: TaskState) -> &'static str {
         TaskState::Dead => "DEAD",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_column_is_created_and_described() {
+        let sql = include_str!("tables.sql");
+        let document = include_str!("../../../../../docs/tables.md");
+        let jobs = JOBS.iter().map(|column| ("jobs", column.name));
+        let attempts = ATTEMPTS.iter().map(|column| ("job_attempts", column.name));
+        for (table, name) in jobs.chain(attempts) {
+            let comment = format!("COMMENT ON COLUMN lessor.{table}.{name} IS '");
+            let (_, text) =
+                sql.split_once(&comment).unwrap_or_else(|| panic!("{table}.{name} has no comment"));
+            let text = text.split("';").next().unwrap_or_default().replace("''", "'");
+            assert!(
+                document
+                    .lines()
+                    .any(|line| line.starts_with(&format!("| `{name}` |")) && line.contains(&text)),
+                "docs/tables.md does not say of {table}.{name}: {text}"
+            );
+        }
+        assert_eq!(sql.matches("COMMENT ON COLUMN").count(), JOBS.len() + ATTEMPTS.len());
+    }
+}

@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use authority::{Event, Position, State, TaskId};
 
 use super::cell::Cell;
-use super::replay::{oldest, replay};
+use super::replay::{despite_trims, oldest, replay};
 use super::rows::TableRows;
 use super::statements::restore;
 use crate::changes::ChangedTask;
@@ -32,8 +32,10 @@ pub struct Rebuilt {
 pub fn rebuild(database: &Database) -> Result<Rebuilt, RecoveryError> {
     let reader = PostgresReader::new(database.clone());
     let end = Position(reader.next()?.0 - 1);
-    let mut noted = Changes::default();
-    let recovery = replay(oldest(&reader)?, &reader, end, Some(&mut noted))?;
+    let (recovery, noted) = despite_trims(&reader, || {
+        let mut noted = Changes::default();
+        Ok((replay(oldest(&reader)?, &reader, end, Some(&mut noted))?, noted))
+    })?;
     let state = recovery.state();
     let position = state.position();
     let mut attempts = 0;

@@ -19,13 +19,34 @@ pub(super) fn state_at(reader: &dyn Reader, wanted: Position) -> Result<Option<R
     replay(recovery, reader, wanted, None).map(Some)
 }
 
-/// The oldest state that the ledger knows.
+/// So often a read begins again because the ledger was trimmed meanwhile.
+const MAX_RETRIES: usize = 10;
+
+/// Reads the ledger, and begins again when it fails because the ledger was trimmed meanwhile.
+pub(super) fn despite_trims<T>(
+    reader: &dyn Reader,
+    read: impl Fn() -> Result<T, RecoveryError>,
+) -> Result<T, RecoveryError> {
+    for _ in 0..MAX_RETRIES {
+        let before = reader.snapshots()?;
+        match read() {
+            Err(_) if reader.snapshots()? != before => {}
+            result => return result,
+        }
+    }
+    read()
+}
+
+/// The oldest state that the ledger knows. A snapshot is exact where it ends.
 pub(super) fn oldest(reader: &dyn Reader) -> Result<Recovery, RecoveryError> {
     if reader.first()? == Position(1) {
         return Ok(Recovery::new());
     }
     match reader.snapshots()?.first() {
-        Some(info) => Recovery::from_snapshot(&mut *reader.load_snapshot(info)?),
+        Some(info) => {
+            let recovery = Recovery::from_snapshot(&mut *reader.load_snapshot(info)?)?;
+            replay(recovery, reader, info.end, None)
+        }
         None => Ok(Recovery::new()),
     }
 }

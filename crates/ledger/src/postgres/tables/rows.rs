@@ -32,9 +32,8 @@ impl TableRows {
         let is_sent = |id: &TaskId| changes.created.contains(id);
         let tasks = || changes.tasks.iter();
         let jobs = JOBS.iter().map(|column| {
-            let cell = |(id, task): (&TaskId, &ChangedTask)| match column.is_fixed && !is_sent(id) {
-                true => Cell::Null,
-                false => (column.value)(task, &context),
+            let cell = |(id, task): (&TaskId, &ChangedTask)| {
+                if column.is_fixed && !is_sent(id) { Cell::Null } else { (column.value)(task, &context) }
             };
             tasks().map(cell).collect()
         });

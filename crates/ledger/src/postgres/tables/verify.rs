@@ -7,7 +7,7 @@ use tokio_postgres::types::ToSql;
 
 use super::columns::{ATTEMPTS, Column, JOBS};
 use super::rebuild::{CHUNK, chunk, ids, task_id};
-use super::replay::{oldest, replay};
+use super::replay::{despite_trims, oldest, replay};
 use super::rows::{Table, TableRows};
 use super::statements::unnest;
 use crate::postgres::connection::Session;
@@ -61,8 +61,6 @@ impl Verified {
 /// oldest record that is kept. Reads one moment of the database, whatever happens meanwhile.
 pub fn verify(database: &Database) -> Result<Verified, RecoveryError> {
     let reader = PostgresReader::new(database.clone());
-    let base = oldest(&reader)?;
-    let begin = base.state().position();
     let moment = Moment::open(database)?;
     let shard = database.shard();
     let (position, ledger) = moment.run(async |session| {
@@ -71,11 +69,16 @@ pub fn verify(database: &Database) -> Result<Verified, RecoveryError> {
         let row = session.client.query_one(sql, &[&shard]).await?;
         Ok((Position(row.get::<_, i64>(0) as u64), Position(row.get::<_, i64>(1) as u64)))
     })?;
-    let mut noted = Changes::default();
-    let recovery = replay(base, &reader, position, Some(&mut noted))?;
+    let (begin, recovery, noted) = despite_trims(&reader, || {
+        let (base, mut noted) = (oldest(&reader)?, Changes::default());
+        let begin = base.state().position();
+        Ok((begin, replay(base, &reader, position, Some(&mut noted))?, noted))
+    })?;
     let state = recovery.state();
     if state.position() != position {
-        let why = format!("the ledger begins at {} and the tables are at {position}; rebuild them", begin);
+        let why = format!(
+            "the tables are at position {position}, and the ledger knows nothing before {begin}; rebuild them"
+        );
         return Err(crate::Error::from(Error::Refused(why)).into());
     }
     let mut verified = Verified { position, ledger, jobs: state.len(), ..Verified::default() };
@@ -146,10 +149,7 @@ async fn compare<T>(
     let parameters: Vec<&(dyn ToSql + Sync)> = expected.parameters().collect();
     let rows = session.client.query(&statement, &parameters).await?;
     let found = rows.iter().filter_map(|row| {
-        let what = match row.get(2) {
-            true => WhatDiffers::Missing,
-            false => WhatDiffers::Columns(row.get(3)),
-        };
+        let what = if row.get(2) { WhatDiffers::Missing } else { WhatDiffers::Columns(row.get(3)) };
         Some((task_id(row.get(0))?, row.get::<_, Option<i32>>(1).map(|attempt| attempt as u32), what))
     });
     Ok(found.collect())
@@ -172,11 +172,9 @@ async fn unexpected(
     for row in session.client.query(sql, &[&shard]).await? {
         let Some(id) = task_id(row.get(0)) else { continue };
         let (attempt, at) = (row.get::<_, i32>(1) as u32, row.get::<_, i64>(2) as u64);
-        let is_known = match noted.attempts.contains_key(&(id, attempt)) {
-            true => true,
-            // It ended before the oldest record that is kept.
-            false => at <= begin.0 && state.task(id).is_some_and(|task| attempt <= task.attempt),
-        };
+        // Or it ended before the oldest record that is kept.
+        let is_known = noted.attempts.contains_key(&(id, attempt))
+            || (at <= begin.0 && state.task(id).is_some_and(|task| attempt <= task.attempt));
         if !is_known {
             found.insert(id, Some(attempt));
         }
