@@ -1,4 +1,4 @@
-//! What the tables lack when an owner begins: the changes of the records that were committed without them.
+//! The changes that the tables lack when an owner begins: of the records that were committed without them.
 
 use authority::Position;
 
