@@ -48,7 +48,7 @@ impl Postgres {
         ]);
         copy.arg(directory.path().join(DATA));
         copy.args(["--dbname", &format!("{} application_name=replica", self.parameters("postgres"))]);
-        run(as_user(&mut copy));
+        run(as_user(&copy));
         Postgres::over(directory, settings)
     }
 

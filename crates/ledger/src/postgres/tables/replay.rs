@@ -62,16 +62,7 @@ pub(super) fn replay(
     let from = recovery.next();
     if from <= to {
         reader.read(from, to, &mut |position, bytes| {
-            let mut apply = || {
-                let record = record::decode(bytes).map_err(|error| RecoveryError::Record(position, error))?;
-                let before = changes.is_some().then(|| Before::of(recovery.state(), &record.event));
-                recovery.apply_record(position, &record)?;
-                if let (Some(changes), Some(before)) = (changes.as_deref_mut(), before) {
-                    changes.after(before, recovery.state(), record.at, position, &record.event);
-                }
-                Ok(())
-            };
-            failed = apply();
+            failed = apply(&mut recovery, position, bytes, changes.as_deref_mut());
             if failed.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         })?;
     }
@@ -80,4 +71,19 @@ pub(super) fn replay(
         changes.close(recovery.state());
     }
     Ok(recovery)
+}
+
+fn apply(
+    recovery: &mut Recovery,
+    position: Position,
+    bytes: &[u8],
+    changes: Option<&mut Changes>,
+) -> Result<(), RecoveryError> {
+    let record = record::decode(bytes).map_err(|error| RecoveryError::Record(position, error))?;
+    let before = Before::of(recovery.state(), &record.event);
+    recovery.apply_record(position, &record)?;
+    if let Some(changes) = changes {
+        changes.after(before, recovery.state(), record.at, position, &record.event);
+    }
+    Ok(())
 }
