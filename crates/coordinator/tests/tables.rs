@@ -109,17 +109,17 @@ fn task(id: u128, queue: &str) -> SubmitTask {
     };
     let properties = Properties::new([("os".into(), "linux".into())]);
     let options = TaskOptions {
-        max_attempts: (id % 3 == 0).then_some(2),
-        run_id: (id % 5 == 0).then(|| "run".into()),
-        timeout_ms: (id % 7 == 0).then_some(60_000),
+        max_attempts: id.is_multiple_of(3).then_some(2),
+        run_id: id.is_multiple_of(5).then(|| "run".into()),
+        timeout_ms: id.is_multiple_of(7).then_some(60_000),
         ..TaskOptions::default()
     };
     SubmitTask {
         payload: Arc::from(payload),
         priority: (id % 4) as i32,
-        delay_ms: if id % 31 == 0 { 3_600_000 } else { 0 },
-        properties: Arc::new(if id % 11 == 0 { properties } else { Properties::default() }),
-        options: (id % 2 == 0).then(|| Arc::new(options)),
+        delay_ms: if id.is_multiple_of(31) { 3_600_000 } else { 0 },
+        properties: Arc::new(if id.is_multiple_of(11) { properties } else { Properties::default() }),
+        options: id.is_multiple_of(2).then(|| Arc::new(options)),
         ..submit(id, queue)
     }
 }
@@ -129,7 +129,7 @@ async fn work(handle: Handle, ids: std::ops::Range<u128>) {
     let queue = format!("q{}", ids.start);
     for id in ids {
         handle.submit(task(id, &queue)).await.unwrap();
-        if id % 17 == 0 {
+        if id.is_multiple_of(17) {
             let detail = Some(Arc::from("by hand"));
             let kill = KillTask { scope: scope(), task: TaskId(id), detail, by: None };
             handle.kill(kill).await.unwrap();
