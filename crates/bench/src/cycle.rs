@@ -47,7 +47,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "TASKS", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=100))]
     batch: u32,
 
-    /// Measures each number of clients more than once, in turns
+    /// Measures each number of clients more than once, with all transports in turns
     #[arg(long, value_name = "ROUNDS", default_value_t = 1)]
     rounds: u32,
 
@@ -79,9 +79,10 @@ pub(crate) async fn run(options: &Options, below: &Path, report: &Report) -> Res
         Some(url) => Some(RedisStreams::connect(url).await?),
         None => None,
     };
-    for &transport in &options.transport {
-        for &clients in &options.clients {
-            for _ in 0..options.rounds {
+    for &clients in &options.clients {
+        for _ in 0..options.rounds {
+            // In turns, since the speed of a shared machine and its disk changes from minute to minute.
+            for &transport in &options.transport {
                 for &protection in &options.protect {
                     round(options, transport, clients, (protection, None), below, report).await?;
                     if options.publish.is_some() {
@@ -89,9 +90,9 @@ pub(crate) async fn run(options: &Options, below: &Path, report: &Report) -> Res
                         round(options, transport, clients, (protection, publish), below, report).await?;
                     }
                 }
-                if let Some(redis) = &redis {
-                    report.line(beside(options, redis, clients).await?);
-                }
+            }
+            if let Some(redis) = &redis {
+                report.line(beside(options, redis, clients).await?);
             }
         }
     }
@@ -147,13 +148,18 @@ async fn round(
                 }
             }
         }
-        Transport::Grpc | Transport::GrpcStream => {
+        Transport::Grpc => {
+            let server = Server::start(&data).await?;
+            let noop = grpc::lean_noop(&server, clients, LIMIT_TIME).await?;
+            let cycles = grpc::calls(&server, clients, options.payload, time).await?;
+            beside_noop(line.with("batch", 1), &cycles, &syncs, &noop, "cycles_per_noop", noop.per_s)
+        }
+        Transport::GrpcStream => {
             let server = Server::start(&data).await?;
             let noop = grpc::noop(&server, clients, LIMIT_TIME).await?;
-            let batch = (transport == Transport::GrpcStream).then_some(options.batch as usize);
-            let cycles = grpc::cycles(&server, clients, options.payload, batch, time).await?;
-            let line = line.with("batch", batch.unwrap_or(1));
-            beside_noop(line, &cycles, &syncs, &noop, "cycles_per_noop", noop.per_s)
+            let batch = options.batch as usize;
+            let cycles = grpc::streams(&server, clients, options.payload, batch, time).await?;
+            beside_noop(line.with("batch", batch), &cycles, &syncs, &noop, "cycles_per_noop", noop.per_s)
         }
     };
     report.line(line);

@@ -1,5 +1,5 @@
 //! Measures the worker service over gRPC: three calls per cycle, or streams with batches; and a health check, which is
-//! the no-op of the same stack.
+//! the no-op of the same stack. Calls use a lean client, streams the channel of the gRPC library.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,8 +8,11 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use bytes::Bytes;
 use contract_clients::grpc::{self, Client};
+use hyper::body::Body;
 use tokio::sync::{Semaphore, mpsc};
 use tokio_stream::wrappers::ReceiverStream;
+use tonic::client::GrpcService;
+use tonic::codegen::StdError;
 use tonic::transport::{Channel, Endpoint};
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
@@ -20,6 +23,7 @@ use wire::grpc::{
 };
 
 use super::http::Server;
+use super::http2::Http2;
 use super::load::{LoadGenerator, Rate};
 
 const QUEUE: &str = "bench";
@@ -28,46 +32,89 @@ const WAIT_S: i64 = 30;
 /// Batches that a worker requests ahead: one to work on, and one in flight.
 const BATCHES: usize = 2;
 
+/// A connection that makes calls.
+pub(crate) trait Connection:
+    GrpcService<
+        tonic::body::Body,
+        Error: Into<StdError>,
+        Future: Send,
+        ResponseBody: Body<Data = Bytes, Error: Into<StdError> + Send> + Send + 'static,
+    > + Send
+    + 'static
+{
+}
+
+impl Connection for Channel {}
+impl Connection for Http2 {}
+
+/// The rate of no-op calls over channels, as streams and remote execution have them.
 pub(crate) async fn noop(server: &Server, clients: usize, time: Duration) -> Result<Rate> {
     let mut load = LoadGenerator::new(0);
     for _ in 0..clients {
-        let mut client = HealthClient::new(connect(server).await?);
-        let done = load.done.clone();
-        load.clients.spawn(async move {
-            loop {
-                client.check(HealthCheckRequest::default()).await?;
-                done.fetch_add(1, Ordering::Relaxed);
-            }
-        });
+        let client = HealthClient::new(connect(server).await?);
+        load.clients.spawn(check(client, load.done.clone()));
     }
     load.measure(Some(server.process()?), time).await
 }
 
-/// Cycles with streams and batches of this size, or with three calls for each cycle: submit, lease, complete.
-pub(crate) async fn cycles(
+/// The rate of no-op calls with the client of [`calls`].
+pub(crate) async fn lean_noop(server: &Server, clients: usize, time: Duration) -> Result<Rate> {
+    let mut load = LoadGenerator::new(0);
+    for _ in 0..clients {
+        let client = HealthClient::with_origin(Http2::connect(server).await?, Http2::origin(server)?);
+        load.clients.spawn(check(client, load.done.clone()));
+    }
+    load.measure(Some(server.process()?), time).await
+}
+
+async fn check(mut client: HealthClient<impl Connection>, done: Arc<AtomicU64>) -> Result<()> {
+    loop {
+        client.check(HealthCheckRequest::default()).await?;
+        done.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Cycles with three calls each: submit, lease, complete.
+pub(crate) async fn calls(
     server: &Server,
     clients: usize,
     payload_bytes: usize,
-    batch: Option<usize>,
     time: Duration,
 ) -> Result<Rate> {
-    let size = batch.unwrap_or(1);
-    let mut load = LoadGenerator::new(clients * size);
+    let mut load = LoadGenerator::new(clients);
+    let connect = async || {
+        let client = Http2::connect(server).await?;
+        anyhow::Ok(WorkerSchedulerClient::with_origin(client, Http2::origin(server)?))
+    };
     for n in 0..clients {
-        let submitter = connect(server).await?;
-        load.clients.spawn(submit(submitter, load.open_tasks.clone(), payload(payload_bytes), size));
+        let submitter = connect().await?;
+        load.clients.spawn(submit(submitter, load.open_tasks.clone(), payload(payload_bytes), 1));
+        let worker = connect().await?;
+        load.clients.spawn(call(worker, format!("w{n}"), load.open_tasks.clone(), load.done.clone()));
+    }
+    load.measure(Some(server.process()?), time).await
+}
+
+/// Cycles with streams, and batches of this size.
+pub(crate) async fn streams(
+    server: &Server,
+    clients: usize,
+    payload_bytes: usize,
+    batch: usize,
+    time: Duration,
+) -> Result<Rate> {
+    let mut load = LoadGenerator::new(clients * batch);
+    for n in 0..clients {
+        let submitter = WorkerSchedulerClient::new(connect(server).await?);
+        load.clients.spawn(submit(submitter, load.open_tasks.clone(), payload(payload_bytes), batch));
         let worker = WorkerSchedulerClient::new(connect(server).await?);
-        let (worker_id, open_tasks, done) = (format!("w{n}"), load.open_tasks.clone(), load.done.clone());
-        match batch {
-            Some(batch) => load.clients.spawn(work(worker, worker_id, batch, open_tasks, done)),
-            None => load.clients.spawn(call(worker, worker_id, open_tasks, done)),
-        };
+        load.clients.spawn(work(worker, format!("w{n}"), batch, load.open_tasks.clone(), load.done.clone()));
     }
     load.measure(Some(server.process()?), time).await
 }
 
 async fn call(
-    mut worker: Client,
+    mut worker: WorkerSchedulerClient<Http2>,
     worker_id: String,
     open_tasks: Arc<Semaphore>,
     done: Arc<AtomicU64>,
@@ -93,8 +140,12 @@ fn payload(bytes: usize) -> Bytes {
     format!("\"{}\"", "1".repeat(bytes.saturating_sub(2))).into()
 }
 
-async fn submit(channel: Channel, open_tasks: Arc<Semaphore>, payload: Bytes, batch: usize) -> Result<()> {
-    let mut client = WorkerSchedulerClient::new(channel);
+async fn submit(
+    mut client: WorkerSchedulerClient<impl Connection>,
+    open_tasks: Arc<Semaphore>,
+    payload: Bytes,
+    batch: usize,
+) -> Result<()> {
     let task = SubmitTask { queue: QUEUE.to_owned(), payload, ..SubmitTask::default() };
     loop {
         open_tasks.acquire_many(batch as u32).await?.forget();

@@ -10,6 +10,7 @@ mod fdatasync;
 mod fixture;
 mod grpc;
 mod http;
+mod http2;
 mod in_process;
 mod latency;
 mod load;
