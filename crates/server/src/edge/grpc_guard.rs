@@ -14,6 +14,7 @@ use axum::response::Response;
 use hyper::body::{Frame, SizeHint};
 use tokio::time::{Instant, Sleep, sleep, timeout};
 use tonic::Status;
+use wire::grpc::SERVICE_NAMES;
 use wire::grpc::codec::{MemoryBudget, within};
 
 use crate::app::App;
@@ -69,6 +70,12 @@ pub(crate) async fn guard(State(app): State<App>, mut request: Request, next: Ne
         Ok(response) => response,
         Err(_) => Status::deadline_exceeded("the call took longer than it may").into_http(),
     }
+}
+
+/// Whether a request is a call of a worker that waits for the coordinator or computes for a moment, and has a small answer.
+pub(super) fn is_short_call<B>(request: &hyper::Request<B>) -> bool {
+    let call = request.uri().path().strip_prefix('/').and_then(|path| path.split_once('/'));
+    call.is_some_and(|(service, call)| SERVICE_NAMES.contains(&service) && call != "Work")
 }
 
 fn timeout_of(headers: &HeaderMap) -> Result<Option<Duration>, Status> {
@@ -248,6 +255,18 @@ mod tests {
         assert_eq!(status.code(), tonic::Code::ResourceExhausted);
         drop(body);
         assert!(app.bodies.memory(&Arc::from("t")).take(3 * 1_024), "the room is given back");
+    }
+
+    #[test]
+    fn calls_of_workers_are_short_and_their_streams_and_blobs_are_not() {
+        let is_short = |path: &str| is_short_call(&hyper::Request::builder().uri(path).body(()).unwrap());
+        for service in SERVICE_NAMES {
+            assert!(is_short(&format!("http://localhost/{service}/LeaseTask")));
+            assert!(!is_short(&format!("http://localhost/{service}/Work")));
+        }
+        for other in [BYTE_STREAM_WRITE, "/v1/leases", "/", "*", "/grpc.health.v1.Health/Watch"] {
+            assert!(!is_short(other), "{other}");
+        }
     }
 
     #[test]

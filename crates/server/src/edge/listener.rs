@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use axum::Router;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use tokio::io::DuplexStream;
 use tokio::net::{TcpListener, TcpStream};
@@ -26,7 +26,9 @@ use tokio::time::{sleep, timeout};
 
 use crate::app::App;
 use crate::edge::auth::ConnectionKey;
+use crate::edge::connection_task::{Calls, ConnectionTask};
 use crate::edge::connections::{Connections, Open};
+use crate::edge::grpc_guard::is_short_call;
 use crate::edge::guarded_io::Guarded;
 use crate::edge::limits::ConnectionTenants;
 use crate::edge::operator::{Context, Ends, InProcess};
@@ -134,7 +136,7 @@ pub(crate) async fn run(
     let local = listener.local_addr().ok();
     let is_loopback = local.is_some_and(|address| address.ip().is_loopback());
     let requests = Requests::new(router, app.clone(), is_loopback, tls.is_some());
-    let server = Arc::new(Server { builder: builder(limits), requests, tls, app, limits });
+    let server = Arc::new(Server { requests, tls, app, limits });
     let mut connections = JoinSet::new();
     {
         // Kept over the turns of the loop, since a connection in it waits for its permit.
@@ -231,7 +233,6 @@ fn is_about_one_connection(error: &io::Error) -> bool {
 }
 
 struct Server {
-    builder: auto::Builder<TokioExecutor>,
     requests: Requests,
     tls: Option<Tls>,
     app: App,
@@ -264,7 +265,9 @@ impl Server {
         let io = Guarded::new(TokioIo::new(stream), self.limits.max_header_read, self.limits.max_write_stall);
         let tenants = self.app.limits.limits_connections().then(|| ConnectionTenants::new(open.0.clone()));
         let key = Arc::new(ConnectionKey::default());
+        let calls = Calls::default();
         let service = service_fn(|mut request| {
+            calls.announce(is_short_call(&request));
             request.extensions_mut().insert(Context::new(ends));
             if let Some(tenants) = &tenants {
                 request.extensions_mut().insert(tenants.clone());
@@ -282,13 +285,15 @@ impl Server {
                 Ok::<_, Infallible>(in_flight.until_sent(response))
             }
         });
-        let mut connection = pin!(self.builder.serve_connection(io, service));
+        let builder = builder(self.limits, calls.clone());
+        let connection = pin!(builder.serve_connection(io, service));
+        let mut connection = ConnectionTask::new(connection, calls.clone());
         let ended = tokio::select! {
-            ended = connection.as_mut() => ended,
+            ended = &mut connection => ended,
             () = open.0.closing() => {
-                connection.as_mut().graceful_shutdown();
+                connection.change(|connection| connection.graceful_shutdown());
                 loop {
-                    match timeout(MAKE_ROOM_INTERVAL, connection.as_mut()).await {
+                    match timeout(MAKE_ROOM_INTERVAL, &mut connection).await {
                         Ok(ended) => break ended,
                         // Another peer waits for the room. A request that was on its way is still served.
                         Err(_) if open.0.is_idle() && !self.app.is_draining() => break Ok(()),
@@ -336,8 +341,8 @@ impl Server {
     }
 }
 
-fn builder(limits: Limits) -> auto::Builder<TokioExecutor> {
-    let mut builder = auto::Builder::new(TokioExecutor::new());
+fn builder(limits: Limits, calls: Calls) -> auto::Builder<Calls> {
+    let mut builder = auto::Builder::new(calls);
     builder
         .http1()
         .timer(TokioTimer::new())

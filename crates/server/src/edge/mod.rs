@@ -6,6 +6,7 @@ pub mod audit_trail;
 pub(crate) mod auth;
 pub(crate) mod bodies;
 pub(crate) mod compute;
+mod connection_task;
 mod connections;
 pub(crate) mod fallback;
 pub(crate) mod grpc_guard;
