@@ -469,7 +469,7 @@ fn with_other_writers_a_read_waits_for_a_confirmation_that_was_begun_after_it() 
     let read = Request::Read(Read::Task { scope: scope(), task: TaskId(1) });
     assert!(!engine.begin_confirmation(), "nobody waits for one");
     engine.receive(read.clone(), Time(1), caller(1));
-    assert_eq!(callers(&mut engine), []);
+    assert_eq!(callers(&mut engine), [0_u32; 0]);
     assert!(engine.begin_confirmation());
     engine.receive(read.clone(), Time(1), caller(2));
     engine.confirmed();

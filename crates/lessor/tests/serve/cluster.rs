@@ -45,9 +45,8 @@ impl Cluster {
         for other in &directories[1..] {
             std::fs::copy(first.join("cluster.key"), other.path().join("cluster.key")).unwrap();
         }
-        let start = |(name, dir): (&&str, TempDir)| {
-            (name.to_string(), Server::start_by(serve(dir.path(), &[]), dir))
-        };
+        let start =
+            |(name, dir): (&&str, TempDir)| (name.to_string(), Server::start_by(serve(dir.path(), &[]), dir));
         Cluster { url, nodes: names.iter().zip(directories).map(start).collect() }
     }
 
@@ -114,7 +113,8 @@ fn c1_a_killed_owner_is_replaced_and_no_request_through_another_node_fails() {
     assert_eq!(cluster.nodes[1].1.get(&format!("/v1/tasks/{task}"))["state"], "COMPLETED");
     assert_eq!(cluster.waiting(), vec![json!(submitted); 2]);
 
-    let shown = lessor(&["nodes", "--json", "--config"]).arg(owner.data().with_file_name("lessor.toml")).output();
+    let shown =
+        lessor(&["nodes", "--json", "--config"]).arg(owner.data().with_file_name("lessor.toml")).output();
     let shown = Ran::from(shown.unwrap()).ok().json();
     assert_eq!(shown["shards"][0]["epoch"], 2, "{shown}");
     assert_eq!(shown["nodes"].as_array().unwrap().len(), 3, "{shown}");
@@ -137,7 +137,9 @@ fn c2_an_owner_that_stands_still_is_replaced_and_forwards_when_it_goes_on() {
 fn an_owner_that_is_told_to_stop_hands_over_and_open_polls_are_answered_by_its_successor() {
     let mut cluster = Cluster::start(&["a", "b"]);
     let owner = cluster.take_owner();
-    let poll = cluster.nodes[0].1.spawn_post("/v1/leases", &json!({"workerId": "w", "queues": ["q"], "waitMs": 60_000}));
+    let poll = cluster.nodes[0]
+        .1
+        .spawn_post("/v1/leases", &json!({"workerId": "w", "queues": ["q"], "waitMs": 60_000}));
     let (code, log) = owner.terminate();
     assert_eq!(code, Some(0), "{log}");
     assert!(log.contains("handed over"), "{log}");
