@@ -102,9 +102,9 @@ fn a_server_on_postgresql_has_everything_after_it_was_killed() {
     let config = server.data().parent().unwrap().join("lessor.toml");
     let audit = lessor(&["audit", "--verify", "--json", "--config"]).arg(config).output().unwrap();
     assert_eq!(Ran::from(audit).ok().json()["ok"], true);
+    assert_eq!(execute(&url, "SELECT node, version <> '' FROM lessor.node"), [["a", "t"]]);
     let (code, text) = server.terminate();
     assert_eq!(code, Some(0), "{text}");
-    assert_eq!(execute(&url, "SELECT node, version <> '' FROM lessor.node"), [["a", "t"]]);
 }
 
 #[test]
