@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use cluster::{Phase, Supervisor};
 use coordinator::{Handle, NodeAddress, Options, Peer, Router, RouterOptions, StartReport};
-use ledger::postgres::Database;
+use ledger::postgres::{Database, Inbox};
 use relay::{ClusterTls, RemotePeer};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -20,8 +20,8 @@ pub(crate) struct Node {
     handle: Handle,
     phase: watch::Sender<Phase>,
     supervisor: JoinHandle<Result<(), cluster::Error>>,
-    /// Ends with the node.
-    _listening: JoinSet<()>,
+    /// The listener for other nodes and the inbox of enqueued tasks end with the node.
+    _tasks: JoinSet<()>,
 }
 
 impl Node {
@@ -47,9 +47,9 @@ impl Node {
         let name = ledger_options.node.clone();
         let tls = ClusterTls::from_cluster_key(&key.lease_key())?;
         let (router, handle) = Router::new(RouterOptions::default());
-        let mut listening = JoinSet::new();
+        let mut tasks = JoinSet::new();
         let inbound = router.inbound();
-        listening.spawn(relay::serve(listener, tls.clone(), name.clone(), inbound, std::future::pending()));
+        tasks.spawn(relay::serve(listener, tls.clone(), name.clone(), inbound, std::future::pending()));
         let connect = {
             let name = name.clone();
             move |owner: &NodeAddress| -> Arc<dyn Peer> {
@@ -65,8 +65,10 @@ impl Node {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             takeover_after: Duration::from_millis(config.cluster.takeover_after_ms),
         };
+        // Tasks that users enqueue in their own transactions.
+        tasks.spawn(server::inbox::run(Inbox::new(database.clone()), handle.clone()));
         let supervisor = Supervisor::new(node, database, router, phases, options, connect);
-        Ok(Node { handle, phase, supervisor: tokio::spawn(supervisor.run()), _listening: listening })
+        Ok(Node { handle, phase, supervisor: tokio::spawn(supervisor.run()), _tasks: tasks })
     }
 
     pub(crate) fn handle(&self) -> &Handle {

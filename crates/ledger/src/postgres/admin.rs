@@ -61,24 +61,6 @@ pub fn connected_nodes(server: &Server) -> Result<u64, crate::Error> {
     })
 }
 
-/// Registers a node, or changes what is known of it. Refuses a database of another key.
-pub fn register(
-    server: &Server,
-    node: &str,
-    address: &str,
-    version: &str,
-    key_print: [u8; 16],
-) -> Result<(), crate::Error> {
-    run(async {
-        let session = Session::connect(server).await?;
-        read_cluster(&session.client).await?.check_key(key_print)?;
-        let sql = "INSERT INTO lessor.node (node, address, version, format) VALUES ($1, $2, $3, $4) \
-                   ON CONFLICT (node) DO UPDATE SET address = $2, version = $3, format = $4";
-        session.client.execute(sql, &[&node, &address, &version, &RECORD_FORMAT]).await?;
-        Ok(())
-    })
-}
-
 /// Replaces the fingerprint of the cluster key, and forgets the nodes: after a restore nobody may go on with the old key.
 pub fn replace_key(server: &Server, old: [u8; 16], new: [u8; 16]) -> Result<(), crate::Error> {
     run(async {

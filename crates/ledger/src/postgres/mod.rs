@@ -26,7 +26,7 @@ mod trim;
 
 use std::sync::Arc;
 
-pub use admin::{Description, Finalized, Node, connected_nodes, describe, finalize, register, replace_key};
+pub use admin::{Description, Finalized, Node, connected_nodes, describe, finalize, replace_key};
 pub use error::Error;
 pub use import::Import;
 pub use inbox::{Inbox, InboxRow};
