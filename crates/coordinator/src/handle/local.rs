@@ -36,7 +36,7 @@ pub(crate) struct Envelope {
     pub waiting_guard: Option<WaitingGuard>,
 }
 
-#[derive(Clone)]
+/// The coordinator of this process, as its callers reach it.
 pub(crate) struct Local {
     pub(crate) inbox: mpsc::Sender<Envelope>,
     pub(crate) inbox_kib: Arc<Semaphore>,

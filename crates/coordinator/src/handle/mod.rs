@@ -48,7 +48,7 @@ pub struct Handle {
 #[derive(Clone)]
 enum Target {
     /// The coordinator of this process, always.
-    Local(Local),
+    Local(Arc<Local>),
     /// Whoever owns the ledger.
     Front(Arc<Front>),
 }
@@ -94,7 +94,7 @@ macro_rules! registry_calls {
 
 impl Handle {
     pub(crate) fn of(local: Local) -> Handle {
-        Handle { target: Target::Local(local) }
+        Handle { target: Target::Local(Arc::new(local)) }
     }
 
     /// The coordinator's time, which never goes back. In a cluster, the owner's time as far as this node knows it.

@@ -25,7 +25,7 @@ pub(super) struct Route {
 pub(super) enum To {
     #[default]
     Unknown,
-    Local(Local),
+    Local(Arc<Local>),
     Peer {
         owner: NodeAddress,
         peer: Arc<dyn Peer>,
