@@ -39,11 +39,14 @@ struct Shared {
     follower: Mutex<Option<Notices>>,
 }
 
+/// Where the answer to a call goes.
+type AnswerSender = oneshot::Sender<Result<CallReply, PeerError>>;
+
 /// A connection that is up.
 struct Link {
     outbox: Outbox,
     /// None once the connection is lost.
-    pending: Mutex<Option<HashMap<u64, oneshot::Sender<Result<CallReply, PeerError>>>>>,
+    pending: Mutex<Option<HashMap<u64, AnswerSender>>>,
 }
 
 impl RemotePeer {
@@ -124,11 +127,7 @@ struct Waiting<'a> {
 }
 
 impl Waiting<'_> {
-    fn register(
-        link: &Link,
-        id: u64,
-        sender: oneshot::Sender<Result<CallReply, PeerError>>,
-    ) -> Option<Waiting<'_>> {
+    fn register(link: &Link, id: u64, sender: AnswerSender) -> Option<Waiting<'_>> {
         lock(&link.pending).as_mut()?.insert(id, sender);
         Some(Waiting { link, id })
     }
