@@ -57,13 +57,16 @@ pub enum Error {
     Recovery(String),
 }
 
+/// Reaches another node.
+type Connect = Box<dyn FnMut(&NodeAddress) -> Arc<dyn Peer> + Send>;
+
 /// Runs a node. See [`Supervisor::run`].
 pub struct Supervisor {
     node: Node,
     database: Database,
     membership: Membership,
     router: Router,
-    connect: Box<dyn FnMut(&NodeAddress) -> Arc<dyn Peer> + Send>,
+    connect: Connect,
     options: Box<dyn FnMut() -> Options + Send>,
     phase: watch::Receiver<Phase>,
     time: OwnerTime,

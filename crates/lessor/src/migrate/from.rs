@@ -24,7 +24,7 @@ enum Kind {
     /// The lease key of the directory, and the lock that keeps servers away.
     Files {
         key: ClusterKey,
-        _lock: FileLedger,
+        _lock: Box<FileLedger>,
     },
     Postgres {
         key_print: [u8; 16],
@@ -53,7 +53,7 @@ impl Source {
         let key = ClusterKey::from_bytes(data_dir::read_lease_key(data)?);
         let offsets = OffsetFiles::open_dir(&data.join(file::OFFSETS)).map_err(Error::from)?.list()?;
         let reader = Inspection::open_dir(&ledger).map_err(Error::from)?;
-        let kind = Kind::Files { key, _lock: lock };
+        let kind = Kind::Files { key, _lock: Box::new(lock) };
         Ok(Source { reader: Box::new(reader), cluster: report.cluster, offsets, kind })
     }
 
