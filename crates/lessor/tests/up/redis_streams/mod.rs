@@ -160,6 +160,9 @@ fn until_parked(redis: &Redis, tasks: &[String]) -> Vec<(String, String)> {
     entries
 }
 
+/// An id, and fields with their values.
+type Entry = (String, Vec<String>);
+
 #[test]
 fn s2_7_s2_13_a_consumer_group_reads_the_envelopes_and_may_acknowledge_after_the_report() {
     let redis = Redis::start();
@@ -167,10 +170,9 @@ fn s2_7_s2_13_a_consumer_group_reads_the_envelopes_and_may_acknowledge_after_the
     let _: String = redis.ask(&["XGROUP", "CREATE", JOBS, "group", "0", "MKSTREAM"]);
     let task = submit(&server, json!({"queue": "jobs", "payload": 1}));
     let mut group = redis.connect();
-    let mut read = |consumer: &str| -> (String, Vec<String>) {
+    let mut read = |consumer: &str| -> Entry {
         let read = ["GROUP", "group", consumer, "COUNT", "1", "BLOCK", "60000", "STREAMS", JOBS, ">"];
-        let read: Vec<(String, Vec<(String, Vec<String>)>)> =
-            redis::cmd("XREADGROUP").arg(&read).query(&mut group).unwrap();
+        let read: Vec<(String, Vec<Entry>)> = redis::cmd("XREADGROUP").arg(&read).query(&mut group).unwrap();
         read[0].1[0].clone()
     };
     let held =
