@@ -102,7 +102,7 @@ mod tests {
     fn an_owner_that_appends_or_beats_is_not_suspected() {
         let (mut watch, start) = (Watch::new(TAKEOVER_AFTER), Instant::now());
         for step in 0..10 {
-            let seen = observed(1 + step / 2, true, (step + 1) / 2);
+            let seen = observed(1 + step / 2, true, step.div_ceil(2));
             assert_eq!(watch.judge(&seen, false, after(start, step * 2_900)), None);
         }
     }
