@@ -84,6 +84,8 @@ impl DatabaseNode {
         let options = postgres::Options {
             history_max_age_ms: history_max_age_ms(&config.data),
             history_max_bytes: history_max_bytes(&config.data),
+            tables: config.postgres.tables.into(),
+            tables_payload_kib: config.postgres.tables_payload_kib,
             ..postgres::Options::new(&config.cluster.node()?, key.print())
         };
         let found = describe(&server)?.cluster;

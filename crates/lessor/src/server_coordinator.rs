@@ -47,7 +47,8 @@ impl Coordinator {
         let notice = format!("The ledger is in {} (node {})", node.server.address(), node.options.node);
         let place = format!("cannot use the ledger in {}", node.server.address());
         let node = Node::start(node, config, move || options(id)).await.context(place)?;
-        Ok((Coordinator::Node(Box::new(node)), vec![notice]))
+        let blobs = "Blobs are stored on this node only: send builds that share them to one node".to_owned();
+        Ok((Coordinator::Node(Box::new(node)), vec![notice, blobs]))
     }
 
     pub(crate) fn handle(&self) -> &Handle {

@@ -44,7 +44,7 @@ use crate::Storage;
 /// Seven days.
 const DEFAULT_HISTORY_MAX_AGE_MS: u64 = 7 * 24 * 60 * 60 * 1000;
 const DEFAULT_HISTORY_MAX_BYTES: u64 = 10 << 30;
-const DEFAULT_TABLES_PAYLOAD_KIB: u32 = 16;
+pub const DEFAULT_TABLES_PAYLOAD_KIB: u32 = 16;
 
 /// The settings of a ledger in PostgreSQL.
 #[derive(Clone)]

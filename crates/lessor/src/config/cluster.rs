@@ -35,7 +35,7 @@ pub(crate) enum LedgerBackend {
     Postgres,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Postgres {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -47,8 +47,44 @@ pub(crate) struct Postgres {
     /// server's certificate is verified.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ca_file: Option<PathBuf>,
+    /// When the tables of tasks are written.
+    pub tables: Tables,
+    /// Payloads and results up to this size are in the tables.
+    pub tables_payload_kib: u32,
     /// Use a server with fsync off, which loses acknowledged work with the machine. For tests.
     pub unsafe_no_sync: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Tables {
+    #[default]
+    Transaction,
+    Following,
+    Off,
+}
+
+impl From<Tables> for ledger::postgres::Tables {
+    fn from(tables: Tables) -> ledger::postgres::Tables {
+        match tables {
+            Tables::Transaction => ledger::postgres::Tables::Transaction,
+            Tables::Following => ledger::postgres::Tables::Following,
+            Tables::Off => ledger::postgres::Tables::Off,
+        }
+    }
+}
+
+impl Default for Postgres {
+    fn default() -> Postgres {
+        Postgres {
+            url: None,
+            url_file: None,
+            ca_file: None,
+            tables: Tables::default(),
+            tables_payload_kib: ledger::postgres::DEFAULT_TABLES_PAYLOAD_KIB,
+            unsafe_no_sync: false,
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -121,7 +157,7 @@ impl Postgres {
             url: Some(SecretUrl(String::new())),
             url_file: Some(PathBuf::new()),
             ca_file: Some(PathBuf::new()),
-            unsafe_no_sync: false,
+            ..Postgres::default()
         }
     }
 
