@@ -140,10 +140,13 @@ impl Supervisor {
             match self.look().await {
                 Ok(observed) => {
                     reported.clear();
-                    self.time.note(Time(observed.beat));
                     self.route(&observed);
                     if self.phase() == Phase::Serve {
                         standby = self.catch_up(standby, &observed).await?;
+                        // A record shows the owner's time as well as its beat does.
+                        let seen = standby.as_ref().map_or(Time::ZERO, Standby::time);
+                        let epoch = observed.owner.as_ref().map_or(0, |owner| owner.epoch);
+                        self.time.note(epoch, seen.max(Time(observed.beat)));
                         if let Some(why) = watch.judge(&observed, was_told, Instant::now()) {
                             let (running, back) = self.take_over(standby.take(), &observed, why).await?;
                             if let Some(running) = running {
@@ -182,7 +185,10 @@ impl Supervisor {
         });
         match looked.await {
             Ok(observed) => observed.map_err(|error| error.to_string()),
-            Err(_) => Err("PostgreSQL does not answer".to_owned()),
+            Err(_) => {
+                self.membership.hang_up();
+                Err("PostgreSQL does not answer".to_owned())
+            }
         }
     }
 
@@ -231,8 +237,6 @@ impl Supervisor {
         let caught_up = caught_up.await.map_err(|error| Error::Recovery(error.to_string()))?;
         match caught_up {
             Ok(standby) => {
-                // A record shows the owner's time as well as its beat does.
-                self.time.note(standby.time());
                 self.applied_next = standby.next();
                 Ok(Some(standby))
             }
@@ -250,8 +254,11 @@ impl Supervisor {
         let Some(standby) = standby else { return Ok((None, None)) };
         // Of several standbys the one with the lock goes first. A silent owner still has it.
         let is_silent = matches!(why, Suspicion::Silent(_));
-        if !is_silent && !self.membership.try_lock().await.unwrap_or(false) {
-            return Ok((None, Some(standby)));
+        if !is_silent {
+            let locked = timeout(LOOK_TIMEOUT, self.membership.try_lock()).await;
+            if !matches!(locked, Ok(Ok(true))) {
+                return Ok((None, Some(standby)));
+            }
         }
         let gone = observed.owner.as_ref().map_or("nobody", |owner| &owner.node).to_owned();
         tracing::warn!(owner = gone, reason = %why, "taking over the ledger");
@@ -295,12 +302,13 @@ impl Supervisor {
     /// Owns the ledger until another node does, or until the node ends. Says whether it ends.
     async fn lead(&mut self, mut running: Running) -> Result<bool, Error> {
         let epoch = running.report.epoch;
-        let mut phase = self.phase.clone();
+        let (mut phase, mut ended) = (self.phase.clone(), self.membership.ended());
         loop {
             let time = running.handle.now();
             tokio::select! {
                 failure = running.failed() => {
                     self.router.no_owner(epoch);
+                    let _ = timeout(LOOK_TIMEOUT, self.membership.release()).await;
                     return match failure {
                         Failure::Fenced(by) => {
                             tracing::warn!(%by, "another node has taken over; this node follows it");
@@ -310,7 +318,12 @@ impl Supervisor {
                     };
                 }
                 _ = phase.changed() => {}
-                () = self.beat(time, epoch) => {}
+                is_replaced = self.beat(time, epoch, &mut ended) => {
+                    if is_replaced {
+                        // A read is confirmed first, which shows whether it is true.
+                        let _ = timeout(LOOK_TIMEOUT, running.handle.status()).await;
+                    }
+                }
             }
             let is_over = match self.phase() {
                 Phase::Serve => false,
@@ -328,22 +341,32 @@ impl Supervisor {
         }
     }
 
-    /// Shows that the owner lives, and keeps its lock.
-    async fn beat(&mut self, time: Time, epoch: u64) {
-        sleep(OWNER_BEAT).await;
+    /// Shows that the owner lives, and keeps its lock, which is lost with its session. Says whether another node claims to
+    /// be the owner.
+    async fn beat(&mut self, time: Time, epoch: u64, ended: &mut watch::Receiver<u64>) -> bool {
+        tokio::select! {
+            _ = ended.changed() => {}
+            () = sleep(OWNER_BEAT) => {}
+        }
         let beat = async {
             self.membership.try_lock().await?;
             self.membership.beat(time.0).await?;
-            let is_known = self.membership.observe().await?.owner.is_some_and(|owner| owner.epoch >= epoch);
-            if !is_known {
+            let announced = self.membership.observe().await?.owner.map_or(0, |owner| owner.epoch);
+            if announced < epoch {
                 let owner =
                     OwnerRow { node: self.node.name.clone(), address: self.node.address.clone(), epoch };
                 self.membership.record_owner(&owner, "announced late").await?;
             }
-            Ok::<_, postgres::Error>(())
+            Ok::<_, postgres::Error>(announced > epoch)
         };
         // The ledger's own session shows whether the database works; nothing depends on this one.
-        let _ = timeout(LOOK_TIMEOUT, beat).await;
+        match timeout(LOOK_TIMEOUT, beat).await {
+            Ok(beaten) => beaten.unwrap_or(false),
+            Err(_) => {
+                self.membership.hang_up();
+                false
+            }
+        }
     }
 
     /// Whether another node could take over now.
@@ -375,7 +398,7 @@ fn start(mut standby: Standby, database: Database, options: Options) -> Result<O
 fn not_taken_over(error: StartError) -> Result<(), Error> {
     match error {
         StartError::Failed(Failure::Fenced(by)) => tracing::info!(%by, "another node has taken over"),
-        StartError::Failed(failure) => return Err(failure.into()),
+        StartError::Failed(failure @ Failure::Forked { .. }) => return Err(failure.into()),
         StartError::Recovery(error) => began_again(error)?,
         error => tracing::warn!(%error, "the ledger could not be taken over; trying again"),
     }

@@ -72,9 +72,10 @@ impl Standby {
         Some(Owner { node: owner.node.to_string(), epoch: owner.epoch })
     }
 
-    /// Whether this standby has everything that a ledger holds.
+    /// Whether this standby has what a ledger holds: everything, and nothing else.
     pub fn is_at_end_of(&self, ledger: &dyn Ledger) -> bool {
-        self.next() == ledger.next()
+        let is_same = self.link.zip(ledger.last_link()).is_none_or(|(own, last)| own == last);
+        self.next() == ledger.next() && is_same
     }
 
     /// Owns the ledger from here on, if nobody has appended since it was opened: otherwise the start is fenced. The

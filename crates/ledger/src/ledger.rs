@@ -23,6 +23,11 @@ pub trait Ledger: Send {
         Ok(())
     }
 
+    /// The link of the last batch, for backends that keep links.
+    fn last_link(&self) -> Option<Link> {
+        None
+    }
+
     /// Whether other nodes may append too. A backend whose lock keeps them out needs no confirmation.
     fn has_other_writers(&self) -> bool {
         false

@@ -76,8 +76,16 @@ impl Node {
     }
 
     /// What the owner has, as far as a node asks for it.
-    pub(crate) async fn report(&self) -> Result<StartReport> {
-        let tasks = self.handle.status().await.context("no node owns the ledger")?.tasks;
+    ///
+    /// Waits until some node owns the ledger: this one may have a long history to read.
+    pub(crate) async fn report(&mut self) -> Result<StartReport> {
+        let tasks = loop {
+            match self.handle.status().await {
+                Ok(status) => break status.tasks,
+                Err(_) if self.supervisor.is_finished() => return Err(self.failed().await),
+                Err(why) => tracing::warn!(%why, "waiting for a node that owns the ledger"),
+            }
+        };
         let (replay_took, took) = (Duration::ZERO, Duration::ZERO);
         Ok(StartReport { snapshot: None, replayed: 0, replay_took, took, tasks, epoch: 0 })
     }

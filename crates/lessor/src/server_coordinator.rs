@@ -59,7 +59,7 @@ impl Coordinator {
     }
 
     /// What was found at the start. A node asks the owner.
-    pub(crate) async fn report(&self) -> Result<StartReport> {
+    pub(crate) async fn report(&mut self) -> Result<StartReport> {
         match self {
             Coordinator::Own(running) => Ok(running.report.clone()),
             Coordinator::Node(node) => node.report().await,

@@ -68,8 +68,14 @@ impl Postgres {
 
     /// Starts a server that was killed, and waits until it takes connections.
     pub fn restart(&mut self) {
-        self.spawn();
-        assert!(self.is_ready(), "PostgreSQL does not start again: {}", self.log());
+        // A server refuses to start while processes of the last one still end.
+        for _ in 0..500 {
+            self.spawn();
+            if self.is_ready() {
+                return;
+            }
+        }
+        panic!("PostgreSQL does not start again: {}", self.log());
     }
 
     fn spawn(&mut self) {
@@ -91,9 +97,6 @@ impl Postgres {
         if let Some(mut child) = self.child.take() {
             let _ = child.kill();
             let _ = child.wait();
-            // Its processes notice this by themselves, and hold the shared memory until then.
-            let lock = self.directory.path().join(DATA).join("postmaster.pid");
-            let _ = std::fs::remove_file(lock);
         }
     }
 

@@ -100,7 +100,7 @@ impl Writer {
                 Ok(Step::Done) => return Ok(()),
                 Ok(Step::Again) => {}
                 Err(Stop::Refused(refusal)) => return Err(refusal.into()),
-                Err(Stop::Failed(error)) => self.recover(error, &mut wait).await?,
+                Err(Stop::Failed(error)) => self.reconnect_later(error, &mut wait).await,
             }
         }
     }
@@ -214,13 +214,17 @@ impl Writer {
         if error.is_full() {
             return Err(Refusal::NoSpace.into());
         }
+        self.reconnect_later(error, wait).await;
+        Ok(())
+    }
+
+    async fn reconnect_later(&mut self, error: Error, wait: &mut Duration) {
         if *wait > FIRST_RETRY {
             tracing::warn!(%error, "the database cannot be used; trying again");
         }
         self.open = None;
         tokio::time::sleep(*wait).await;
         *wait = (*wait * 2).min(MAX_RETRY);
-        Ok(())
     }
 }
 
@@ -259,7 +263,14 @@ impl Open {
             // The server refuses a value of the tables. The ledger matters more.
             Err(error) if error.is_unusable_value() && row.rows.is_some() => {
                 tracing::error!(%error, position = first, "the tables cannot hold all content of a batch");
-                append(row.rows.as_deref().map(TableRows::without_json).as_ref()).await?
+                append(row.rows.as_deref().map(TableRows::without_json).as_ref()).await
+            }
+            inserted => inserted,
+        };
+        let inserted = match inserted {
+            Err(error) if error.is_of_tables() && row.rows.is_some() => {
+                tracing::error!(%error, position = first, "the tables cannot be written; run `lessor tables rebuild` later");
+                append(None).await?
             }
             inserted => inserted?,
         };

@@ -21,6 +21,8 @@ pub(super) const NODE: &str = "lessor";
 pub(super) const READER: &str = "lessor-reader";
 /// A server that does not answer the first byte in this time is not there.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// A server that does not open a session in this time does not answer.
+const OPEN_TIMEOUT: Duration = Duration::from_secs(15);
 /// A connection whose peer is gone is noticed within about this time, on both sides.
 const SILENCE: Duration = Duration::from_secs(5);
 
@@ -39,6 +41,12 @@ const VERIFY: &str = "SELECT current_setting('server_version_num')::int4, \
     current_setting('fsync') = 'on' AND current_setting('full_page_writes') = 'on', \
     pg_is_in_recovery(), pg_backend_pid()";
 
+/// What comes over a connection without being asked for.
+pub(super) enum Heard {
+    Notification,
+    End,
+}
+
 pub(super) struct Session {
     pub client: Client,
     warned: Arc<AtomicBool>,
@@ -47,14 +55,21 @@ pub(super) struct Session {
 impl Session {
     /// Connects to the first host that takes writes.
     pub(super) async fn connect(server: &Server) -> Result<Session, Error> {
-        Session::connect_and_listen(server, || {}).await
+        Session::connect_and_listen(server, |_| {}).await
     }
 
-    /// The same, and calls `notified` for every notification.
+    /// The same, and calls `heard` for every notification and at the end of the connection.
     pub(super) async fn connect_and_listen(
         server: &Server,
-        notified: impl Fn() + Send + 'static,
+        heard: impl Fn(Heard) + Send + 'static,
     ) -> Result<Session, Error> {
+        match tokio::time::timeout(OPEN_TIMEOUT, Session::open(server, heard)).await {
+            Ok(opened) => opened,
+            Err(_) => Err(Error::Silent),
+        }
+    }
+
+    async fn open(server: &Server, heard: impl Fn(Heard) + Send + 'static) -> Result<Session, Error> {
         let mut config: Config = server.config.clone();
         if config.get_application_name().is_none() {
             config.application_name(NODE);
@@ -70,12 +85,12 @@ impl Session {
         let client = match &server.tls {
             Some(tls) => {
                 let (client, connection) = config.connect(MakeRustlsConnect::new(tls.clone())).await?;
-                tokio::spawn(drive(connection, warned.clone(), notified));
+                tokio::spawn(drive(connection, warned.clone(), heard));
                 client
             }
             None => {
                 let (client, connection) = config.connect(NoTls).await?;
-                tokio::spawn(drive(connection, warned.clone(), notified));
+                tokio::spawn(drive(connection, warned.clone(), heard));
                 client
             }
         };
@@ -92,7 +107,7 @@ impl Session {
 }
 
 /// Reads what the server sends, until the connection ends. Warnings come before the answer that they belong to.
-async fn drive<S, T>(mut connection: Connection<S, T>, warned: Arc<AtomicBool>, notified: impl Fn())
+async fn drive<S, T>(mut connection: Connection<S, T>, warned: Arc<AtomicBool>, heard: impl Fn(Heard))
 where
     S: AsyncRead + AsyncWrite + Unpin,
     T: AsyncRead + AsyncWrite + Unpin,
@@ -104,10 +119,11 @@ where
                 tracing::warn!(message = notice.message(), "PostgreSQL warns");
                 warned.store(true, Ordering::Release);
             }
-            AsyncMessage::Notification(_) => notified(),
+            AsyncMessage::Notification(_) => heard(Heard::Notification),
             _ => {}
         }
     }
+    heard(Heard::End);
 }
 
 async fn verify(client: &Client, unsafe_no_sync: bool) -> Result<(), Error> {

@@ -24,6 +24,8 @@ pub enum Error {
     Forked(Position),
     #[error("position {0} is not durable yet")]
     BeyondEnd(Position),
+    #[error("PostgreSQL does not answer")]
+    Silent,
     #[error("the ledger was closed while it waited for the database")]
     Closed,
     #[error("a thread or runtime for the database could not be started: {0}")]
@@ -57,8 +59,23 @@ impl Error {
         self.state().is_some_and(|state| state.code().starts_with("22"))
     }
 
+    /// Another batch has the position.
     pub(super) fn is_taken(&self) -> bool {
-        self.state() == Some(&SqlState::UNIQUE_VIOLATION)
+        self.state() == Some(&SqlState::UNIQUE_VIOLATION) && self.table() == Some("batch")
+    }
+
+    /// The server refuses what the tables of tasks would hold: a constraint, a trigger or a changed column.
+    pub(super) fn is_of_tables(&self) -> bool {
+        let classes = ["22", "23", "42", "P0"];
+        let is_refusal = |state: &SqlState| classes.iter().any(|class| state.code().starts_with(class));
+        self.state().is_some_and(is_refusal) && self.table() != Some("batch")
+    }
+
+    fn table(&self) -> Option<&str> {
+        match self {
+            Error::Database(error) => error.as_db_error()?.table(),
+            _ => None,
+        }
     }
 }
 
@@ -69,7 +86,7 @@ impl From<Error> for crate::Error {
             Error::Damaged(_) => ErrorKind::Damaged,
             Error::Forked(_) => ErrorKind::Forked,
             Error::BeyondEnd(_) => ErrorKind::BeyondEnd,
-            Error::Database(_) | Error::Closed | Error::Thread(_) => ErrorKind::Unavailable,
+            Error::Database(_) | Error::Silent | Error::Closed | Error::Thread(_) => ErrorKind::Unavailable,
         };
         crate::Error::new(kind, error)
     }

@@ -92,7 +92,7 @@ impl Inbox {
         if self.session.as_ref().is_none_or(|session| session.client.is_closed()) {
             let notified = self.notified.clone();
             let session =
-                Session::connect_and_listen(self.database.server(), move || notified.notify_one()).await?;
+                Session::connect_and_listen(self.database.server(), move |_| notified.notify_one()).await?;
             if read_cluster(&session.client).await? != self.database.cluster() {
                 return Err(Error::Refused("the database now belongs to another cluster".to_owned()));
             }

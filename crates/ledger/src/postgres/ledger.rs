@@ -16,8 +16,8 @@ use super::snapshot::Sink;
 use super::tables::{Follower, TableRows, Tables, missing_changes};
 use super::trim::trim;
 use crate::{
-    AppendError, Batch, Changes, DiskSpace, Error as LedgerError, Job, Ledger, Position, Reader, Refusal,
-    SnapshotError, SnapshotSink, StopWaiting, WantedChanges, record,
+    AppendError, Batch, Changes, DiskSpace, Error as LedgerError, Job, Ledger, Link, Position, Reader,
+    Refusal, SnapshotError, SnapshotSink, StopWaiting, WantedChanges, record,
 };
 
 pub struct PostgresLedger {
@@ -101,6 +101,10 @@ fn block_on(
 impl Ledger for PostgresLedger {
     fn next(&self) -> Position {
         self.last().next
+    }
+
+    fn last_link(&self) -> Option<Link> {
+        Some(self.last().link)
     }
 
     fn append(&mut self, batch: &Batch) -> Result<(), AppendError> {

@@ -8,7 +8,7 @@ use tokio_postgres::GenericClient;
 
 use super::Error;
 use super::batch_row::position;
-use super::connection::Session;
+use super::connection::{Heard, Session};
 use super::schema::RECORD_FORMAT;
 use super::shared::Database;
 use crate::Position;
@@ -18,10 +18,12 @@ const LOCK_CLASS: i32 = 0x4c45_5353;
 /// Told to all nodes when an owner leaves or another one has taken over.
 const CHANNEL: &str = "lessor_owner";
 
+/// The owner's lock that somebody holds: `$1` is the shard, `$2` the class. The server has locks of other databases too.
+const HELD: &str = "pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 2 AND objid = $1::int4::oid \
+    AND classid = $2::int4::oid AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
+
 const OBSERVE: &str = "SELECT (SELECT next FROM lessor.batch WHERE shard = $1 ORDER BY first DESC LIMIT 1), \
-    EXISTS (SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND granted AND classid = $2::int4::oid \
-        AND objid = $1::oid AND objsubid = 2 AND database = (SELECT oid FROM pg_database WHERE datname = current_database())), \
-    owner.node, owner.address, owner.epoch, coalesce(node.beat, 0) \
+    EXISTS (SELECT 1 FROM {HELD}), owner.node, owner.address, owner.epoch, coalesce(node.beat, 0) \
     FROM (SELECT 1) AS one LEFT JOIN lessor.shard_owner AS owner ON owner.shard = $1 \
     LEFT JOIN lessor.node ON node.node = owner.node";
 
@@ -31,6 +33,8 @@ pub struct Membership {
     session: Option<Session>,
     /// Counts the news that other nodes have sent.
     news: watch::Sender<u64>,
+    /// Counts the sessions that have ended.
+    ended: watch::Sender<u64>,
 }
 
 /// What a node sees of the owner.
@@ -77,12 +81,22 @@ pub struct ShardRow {
 
 impl Membership {
     pub fn new(database: Database) -> Membership {
-        Membership { database, session: None, news: watch::Sender::new(0) }
+        Membership { database, session: None, news: watch::Sender::new(0), ended: watch::Sender::new(0) }
     }
 
     /// Changes when another node has something to tell.
     pub fn news(&self) -> watch::Receiver<u64> {
         self.news.subscribe()
+    }
+
+    /// Changes when a session has ended, and with it the lock that it held.
+    pub fn ended(&self) -> watch::Receiver<u64> {
+        self.ended.subscribe()
+    }
+
+    /// Ends a session that does not answer.
+    pub fn hang_up(&mut self) {
+        self.session = None;
     }
 
     /// Adds this node to the list of nodes.
@@ -105,7 +119,8 @@ impl Membership {
     pub async fn observe(&mut self) -> Result<Observed, Error> {
         let shard = self.database.shard();
         let session = self.session().await?;
-        let row = session.client.query_one(OBSERVE, &[&shard, &LOCK_CLASS]).await?;
+        let observe = OBSERVE.replace("{HELD}", HELD);
+        let row = session.client.query_one(&observe, &[&shard, &LOCK_CLASS]).await?;
         let owner = row.get::<_, Option<String>>(2).map(|node| OwnerRow {
             node,
             address: row.get(3),
@@ -120,18 +135,18 @@ impl Membership {
     pub async fn try_lock(&mut self) -> Result<bool, Error> {
         let shard = self.database.shard();
         let session = self.session().await?;
-        let sql = "SELECT EXISTS (SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND granted AND pid = pg_backend_pid() \
-                   AND classid = $1::int4::oid AND objid = $2::int4::oid) OR pg_try_advisory_lock($1, $2)";
-        Ok(session.client.query_one(sql, &[&LOCK_CLASS, &shard]).await?.get(0))
+        let sql = format!(
+            "SELECT EXISTS (SELECT 1 FROM {HELD} AND pid = pg_backend_pid()) OR pg_try_advisory_lock($2, $1)"
+        );
+        Ok(session.client.query_one(&sql, &[&shard, &LOCK_CLASS]).await?.get(0))
     }
 
     /// Ends the session of an owner that was replaced, so that its lock is free.
     pub async fn end_previous_owner(&mut self) -> Result<(), Error> {
         let shard = self.database.shard();
         let session = self.session().await?;
-        let sql = "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND granted \
-                   AND classid = $1::int4::oid AND objid = $2::int4::oid AND pid <> pg_backend_pid()";
-        session.client.query(sql, &[&LOCK_CLASS, &shard]).await?;
+        let sql = format!("SELECT pg_terminate_backend(pid) FROM {HELD} AND pid <> pg_backend_pid()");
+        session.client.query(&sql, &[&shard, &LOCK_CLASS]).await?;
         Ok(())
     }
 
@@ -209,9 +224,13 @@ impl Membership {
             self.session = None;
         }
         if self.session.is_none() {
-            let news = self.news.clone();
-            let session = Session::connect_and_listen(self.database.server(), move || {
-                news.send_modify(|count| *count += 1);
+            let (news, ended) = (self.news.clone(), self.ended.clone());
+            let session = Session::connect_and_listen(self.database.server(), move |heard| {
+                let counter = match heard {
+                    Heard::Notification => &news,
+                    Heard::End => &ended,
+                };
+                counter.send_modify(|count| *count += 1);
             })
             .await?;
             session.client.batch_execute(&format!("LISTEN {CHANNEL}")).await?;

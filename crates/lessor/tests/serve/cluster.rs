@@ -116,7 +116,7 @@ fn c1_a_killed_owner_is_replaced_and_no_request_through_another_node_fails() {
     let shown =
         lessor(&["nodes", "--json", "--config"]).arg(owner.data().with_file_name("lessor.toml")).output();
     let shown = Ran::from(shown.unwrap()).ok().json();
-    assert_eq!(shown["shards"][0]["epoch"], 2, "{shown}");
+    assert!(shown["shards"][0]["epoch"].as_u64().unwrap() >= 2, "{shown}");
     assert_eq!(shown["nodes"].as_array().unwrap().len(), 3, "{shown}");
 }
 
