@@ -93,7 +93,7 @@ impl Cluster {
     }
 
     fn waiting(&self) -> Vec<Value> {
-        self.nodes.iter().map(|(_, server)| server.get("/v1/queues/q")["waiting"].clone()).collect()
+        self.nodes.iter().map(|(_, server)| server.get("/v1/queues/q")["counts"]["waiting"].clone()).collect()
     }
 }
 
@@ -128,7 +128,7 @@ fn c2_an_owner_that_stands_still_is_replaced_and_forwards_when_it_goes_on() {
     let submitted = 1 + cluster.submit_during(|| owner.signal(Signal::STOP));
     owner.signal(Signal::CONT);
     // What it would say by itself is old.
-    assert_eq!(owner.get("/v1/queues/q")["waiting"], json!(submitted));
+    assert_eq!(owner.get("/v1/queues/q")["counts"]["waiting"], json!(submitted));
     submit(&owner);
     assert_eq!(cluster.waiting(), [json!(submitted + 1)]);
 }
