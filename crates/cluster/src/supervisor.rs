@@ -282,7 +282,7 @@ impl Supervisor {
         let epoch = running.report.epoch;
         self.router.own(epoch, &running.handle);
         self.routed_to = None;
-        tracing::info!(epoch, took_ms = began.elapsed().as_millis(), "this node owns the ledger");
+        tracing::info!(epoch, took_ms = began.elapsed().as_millis() as u64, "this node owns the ledger");
         let announced = async {
             if is_silent {
                 self.membership.end_previous_owner().await?;

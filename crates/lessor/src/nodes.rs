@@ -51,8 +51,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     }
     let mut output = Output::new();
     output.line(shard_table(&shards))?;
-    output.line("")?;
-    output.line(node_table(&nodes, &shards))
+    output.print(node_table(&nodes, &shards))
 }
 
 fn shard_table(shards: &[ShardRow]) -> Table {
