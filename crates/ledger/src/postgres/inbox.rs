@@ -21,7 +21,7 @@ const MAX_ROWS: i64 = 64;
 /// a failover, may also lack the end of a row.
 const READ: &str = "SELECT uuid_send(id), tenant, workspace, queue, payload::text, options::text FROM lessor.inbox \
     WHERE shard = $1 AND retry_at <= now() AND (SELECT next FROM lessor.batch WHERE batch.shard = $1 \
-    ORDER BY first DESC LIMIT 1) > $2 ORDER BY id LIMIT $3";
+    ORDER BY first DESC LIMIT 1) > $2 ORDER BY enqueued_at, id LIMIT $3";
 
 /// A task that was enqueued.
 #[derive(Clone, Debug, PartialEq, Eq)]
