@@ -116,7 +116,7 @@ pub(crate) struct Queued {
 /// Where frames wait to be sent. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Outbox {
-    /// Bounded by the permits; frames without one are small, and each belongs to a call or to a beat.
+    /// Bounded by the permits. Frames without one are small, and each belongs to a call or a beat of this node itself.
     queue: mpsc::UnboundedSender<Queued>,
     kib: Arc<Semaphore>,
 }

@@ -178,23 +178,23 @@ impl Service {
                 match Upward::decode(&frame) {
                     Ok(Upward::Ask { id, shard: SHARD, epoch, call }) => {
                         if calls.tasks.len() >= MAX_CALLS {
-                            outbox.send_small(Downward::Overloaded { id }.encode());
+                            outbox.send(Downward::Overloaded { id }.encode()).await;
                         } else {
                             calls.spawn(id, epoch, call, self.inbound.clone(), outbox.clone());
                         }
                     }
                     Ok(Upward::Ask { id, shard, .. }) => {
                         let what = format!("there is no shard {shard}");
-                        outbox.send_small(Downward::NotUnderstood { id, what }.encode());
+                        outbox.send(Downward::NotUnderstood { id, what }.encode()).await;
                     }
                     Ok(Upward::Cancel { id }) => calls.cancel(id).await,
-                    Ok(Upward::Ping {}) => drop(outbox.send_small(Downward::Pong {}.encode())),
+                    Ok(Upward::Ping {}) => drop(outbox.send(Downward::Pong {}.encode()).await),
                     Ok(Upward::Hello { .. }) => {}
                     Err(error) => {
                         // A newer node may say things that this one does not know.
                         let Some(id) = Upward::id_of_ask(&frame) else { continue };
                         let what = error.to_string();
-                        outbox.send_small(Downward::NotUnderstood { id, what }.encode());
+                        outbox.send(Downward::NotUnderstood { id, what }.encode()).await;
                     }
                 }
             }
