@@ -162,7 +162,7 @@ impl Writer {
     async fn repair(&mut self, row: Option<&BatchRow>) -> Result<bool, Stop> {
         let Some(open) = &self.open else { return Ok(false) };
         let (shard, last) = (self.database.shard(), self.recent.last());
-        match self.recent.compare(&open.places(shard, &self.recent).await?) {
+        match self.recent.compare(&open.stored_batches(shard, &self.recent).await?) {
             Compared::Same => Ok(false),
             Compared::Continued(place) if row.is_some_and(|row| row.place == place) => {
                 open.barrier(&self.database.options().node).await?;
@@ -291,7 +291,7 @@ impl Open {
     }
 
     /// What the database holds from the oldest batch on that we know, and one batch more.
-    async fn places(&self, shard: i32, recent: &Recent) -> Result<Vec<Place>, Error> {
+    async fn stored_batches(&self, shard: i32, recent: &Recent) -> Result<Vec<Place>, Error> {
         let limit = recent.len() as i64 + 2;
         let from = recent.base().first.0 as i64;
         let rows = self.session.client.query(COMPARE, &[&shard, &from, &limit]).await?;

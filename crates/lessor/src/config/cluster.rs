@@ -119,7 +119,7 @@ pub(crate) struct SecretUrl(String);
 
 impl SecretUrl {
     /// A URL without the password and all else that not every URL has.
-    fn shown(&self) -> String {
+    fn without_password(&self) -> String {
         let address = |url: &str| Server::parse(url).map(|server| server.address()).ok();
         // Names with special characters would need the encoding of a URL.
         let is_whole = |shown: &String| address(shown).as_ref() == Some(shown);
@@ -129,19 +129,19 @@ impl SecretUrl {
 
 impl PartialEq for SecretUrl {
     fn eq(&self, other: &SecretUrl) -> bool {
-        self.shown() == other.shown()
+        self.without_password() == other.without_password()
     }
 }
 
 impl fmt::Debug for SecretUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.shown())
+        f.write_str(&self.without_password())
     }
 }
 
 impl Serialize for SecretUrl {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&self.shown())
+        serializer.serialize_str(&self.without_password())
     }
 }
 

@@ -7,8 +7,9 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use test_servers::postgres::{execute, shared};
 
+use crate::postgres::node_named;
+use crate::serve;
 use crate::support::{Ran, Server, lessor};
-use crate::{configured, serve};
 
 /// The nodes of a cluster by name.
 struct Cluster {
@@ -16,29 +17,10 @@ struct Cluster {
     nodes: Vec<(String, Server)>,
 }
 
-fn directory(url: &str, name: &str) -> TempDir {
-    configured(&format!(
-        r#"
-[server]
-address = "127.0.0.1:0"
-[data]
-dir = "DIR/data"
-[ledger]
-backend = "postgres"
-[postgres]
-url = "{url}"
-unsafe_no_sync = true
-[cluster]
-node = "{name}"
-key_file = "DIR/cluster.key"
-"#
-    ))
-}
-
 impl Cluster {
     fn start(names: &[&str]) -> Cluster {
         let url = shared().create_database();
-        let directories: Vec<TempDir> = names.iter().map(|name| directory(&url, name)).collect();
+        let directories: Vec<TempDir> = names.iter().map(|name| node_named(name, &url)).collect();
         let first = directories[0].path();
         let init = lessor(&["cluster", "init", "--config"]).arg(first.join("lessor.toml")).output();
         Ran::from(init.unwrap()).ok();

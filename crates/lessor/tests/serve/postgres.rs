@@ -22,6 +22,10 @@ fn node() -> (TempDir, String) {
 
 /// A directory with the configuration of a node on this database.
 fn node_on(url: &str) -> TempDir {
+    node_named("a", url)
+}
+
+pub(crate) fn node_named(name: &str, url: &str) -> TempDir {
     configured(&format!(
         r#"
 [server]
@@ -34,7 +38,7 @@ backend = "postgres"
 url = "{url}"
 unsafe_no_sync = true
 [cluster]
-node = "a"
+node = "{name}"
 key_file = "DIR/cluster.key"
 "#
     ))
