@@ -1,7 +1,7 @@
 //! The control group of one command.
 
 use std::fs;
-use std::io;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -118,7 +118,8 @@ pub(super) fn end(directory: &Path) {
 
 fn kill_all(directory: &Path) {
     // Version 2 ends a whole group at once, also one that forks faster than it can be read.
-    if fs::write(directory.join("cgroup.kill"), "1").is_ok() {
+    let kill = fs::OpenOptions::new().write(true).open(directory.join("cgroup.kill"));
+    if kill.is_ok_and(|mut file| file.write_all(b"1").is_ok()) {
         return;
     }
     let processes = fs::read_to_string(directory.join("cgroup.procs")).unwrap_or_default();
