@@ -1,6 +1,6 @@
 //! `cargo xtask chaos`: runs the long form of the chaos tests, against a release build.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use clap::ValueEnum;
@@ -13,6 +13,16 @@ pub(crate) struct Args {
     /// Run only this scenario. Default: all scenarios.
     #[arg(long)]
     scenario: Option<Scenario>,
+    /// Run only the cluster: three nodes, PostgreSQL with a synchronous replica, SIGKILL, SIGSTOP, partitions, promotions.
+    /// Asserts the pauses too, so it needs a machine that does little else.
+    #[arg(long, conflicts_with = "scenario")]
+    cluster: bool,
+    /// How often each event happens to the cluster.
+    #[arg(long, default_value_t = 3)]
+    rounds: usize,
+    /// Write the measurements of the cluster into this file, as JSON.
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
     /// The seed of the random choices; each run prints its seed.
     #[arg(long)]
     seed: Option<u64>,
@@ -41,6 +51,7 @@ enum Scenario {
 
 /// The test binaries of the package `lessor` that contain scenarios, and the prefix of their tests.
 const SUITES: [(&str, &str); 2] = [("chaos", ""), ("clients", "killed::")];
+const CLUSTER: (&str, &str) = ("chaos", "cluster_");
 
 impl Scenario {
     /// The scenario's test binary and the prefix of its test.
@@ -59,13 +70,21 @@ impl Scenario {
 
 pub(crate) fn run(root: &Path, args: &Args) -> Result<()> {
     step("tools", tools::ensure_test_tools)?;
-    let suites = args.scenario.map_or(SUITES.to_vec(), |scenario| vec![scenario.suite()]);
+    let suites = match args.scenario {
+        _ if args.cluster => vec![CLUSTER],
+        Some(scenario) => vec![scenario.suite()],
+        None => SUITES.to_vec(),
+    };
+    // The tests run in another directory.
+    let report = args.report.as_deref().map(std::path::absolute).transpose()?;
     step("chaos", || {
         for (binary, prefix) in suites {
             let mut command = cargo(root);
             command.args(["test", "--release", "--package", "lessor", "--test", binary, "--"]);
             command.args(["--nocapture", "--test-threads=1", prefix]);
             command.env("LESSOR_CHAOS_FORM", "long").env("LESSOR_CHAOS_KILLS", args.kills.to_string());
+            command.env("LESSOR_CHAOS_ROUNDS", args.rounds.to_string());
+            command.envs(report.iter().map(|file| ("LESSOR_CHAOS_REPORT", file)));
             command.envs(args.seed.map(|seed| ("LESSOR_CHAOS_SEED", seed.to_string())));
             run_command(&mut command)?;
         }

@@ -13,6 +13,7 @@ mod sbom;
 mod sim;
 mod steps;
 mod test;
+mod three_nodes;
 mod tidy;
 mod tools;
 mod watchdog;
@@ -69,6 +70,7 @@ const EXAMPLES: &str = "Examples:
   cargo xtask sbom > sbom.json          what the binary is made of
   cargo xtask chaos --scenario kill     one scenario, in its long form
   cargo xtask chaos --kills 20          fewer SIGKILLs in each scenario than its 100
+  cargo xtask chaos --cluster           nodes and their database, with the longest pauses
   cargo xtask chaos --seed 7            repeat the random choices of an earlier run";
 
 fn main() -> ExitCode {

@@ -1,14 +1,14 @@
 //! `cargo xtask test`: runs the checks, then every test of the workspace, in one build without special features.
 
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
 use crate::steps::{cargo, render_command, step};
 use crate::watchdog::{LIMITS, watch};
-use crate::{check, tools};
+use crate::{check, three_nodes, tools};
 
 /// Every run uses the same random cases, so that only a change can turn a green run red. Plain `cargo test` draws
 /// new cases each time.
@@ -18,7 +18,11 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     let started = Instant::now();
     step("tools", tools::ensure_test_tools)?;
     check::run(root)?;
-    let counts = step("tests", || run_tests(root))?;
+    let mut counts = step("tests", || run_tests(tests(root)))?;
+    counts += step("suites on three nodes", || {
+        three_nodes::print_excluded();
+        run_tests(three_nodes::command(root))
+    })?;
     println!(
         "{} passed, {} failed, {} ignored; everything took {:.0} s",
         counts.passed,
@@ -29,12 +33,16 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     Ok(())
 }
 
+fn tests(root: &Path) -> Command {
+    let mut command = cargo(root);
+    command.args(["test", "--workspace", "--no-fail-fast"]);
+    command
+}
+
 /// Runs all tests even after a failure, so that one run reports everything that is broken. Only a test that hangs ends
 /// the run.
-fn run_tests(root: &Path) -> Result<TestCounts> {
-    let mut command = cargo(root);
-    command.args(["test", "--workspace", "--no-fail-fast"]).stdout(Stdio::piped());
-    command.env("PROPTEST_RNG_SEED", CASES_SEED);
+fn run_tests(mut command: Command) -> Result<TestCounts> {
+    command.stdout(Stdio::piped()).env("PROPTEST_RNG_SEED", CASES_SEED);
     let mut child = command.spawn().with_context(|| format!("cannot start {}", render_command(&command)))?;
     let mut counts = TestCounts::default();
     watch(&mut child, LIMITS, |line| {
@@ -59,6 +67,14 @@ struct TestCounts {
     passed: u64,
     failed: u64,
     ignored: u64,
+}
+
+impl std::ops::AddAssign for TestCounts {
+    fn add_assign(&mut self, other: TestCounts) {
+        self.passed += other.passed;
+        self.failed += other.failed;
+        self.ignored += other.ignored;
+    }
 }
 
 impl TestCounts {

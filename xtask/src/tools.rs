@@ -68,6 +68,12 @@ const TEST_TOOLS: &[Tool] = &[
     },
     Tool { name: "ip", probe: &["ip", "-V"], package: "iproute2", needed_for: "a worker on another host" },
     Tool {
+        name: "iptables",
+        probe: &["iptables", "--version"],
+        package: "iptables",
+        needed_for: "partitions between hosts",
+    },
+    Tool {
         name: "bazel_skylib",
         probe: &["test", "-e", "/usr/share/bazel/tools/skylib/WORKSPACE"],
         package: "bazel-skylib",

@@ -121,6 +121,7 @@ pub fn kinds_of_reply(reply: &Reply) -> Vec<&'static str> {
         Reply::Tenant(_) => vec!["a tenant"],
         Reply::Unavailable(Unavailable::Stopped) => vec!["unavailable: stopped"],
         Reply::Unavailable(Unavailable::NoOwner) => vec!["unavailable: no owner"],
+        Reply::Unavailable(Unavailable::NoStandby) => vec!["unavailable: no standby"],
         Reply::Unavailable(Unavailable::Overloaded) => vec!["unavailable: overloaded"],
         Reply::Unavailable(Unavailable::NoSpace) => vec!["unavailable: no space"],
         Reply::Unavailable(Unavailable::OutcomeUnknown) => vec!["unavailable: outcome unknown"],

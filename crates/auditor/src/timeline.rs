@@ -5,6 +5,7 @@
 //! record count as unknown: a timeline must not state what only they could prove.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use authority::event::{ExpiryCause, NextStep, TaskCreated};
 use authority::{CancelCause, Event, Position, TaskId, TaskState, Time};
@@ -159,7 +160,11 @@ impl<'a> TaskRecords<'a> {
                 grace_ms: event.grace_until.since_ms(at),
             },
             Event::TasksPurged(_) => StepKind::Purged,
-            Event::OwnerTookOver(event) => StepKind::Restarted { epoch: event.epoch },
+            Event::OwnerTookOver(event) => {
+                let before = self.owner(Position(position.0 - 1));
+                let taken_from = before.filter(|before| *before != event.node);
+                StepKind::Restarted { epoch: event.epoch, taken_from }
+            }
             Event::OperationAttached(attached) => note(
                 "WAITER_JOINED",
                 format!("{} joined to wait for the outcome", attached.operation),
@@ -189,7 +194,17 @@ impl<'a> TaskRecords<'a> {
     fn bare(&self, record: &Recorded, kind: StepKind) -> Step {
         let (position, at) = (record.position, record.at);
         let by = record.event.by().cloned();
-        Step { position, at, attempt: None, worker: None, ran_ms: None, extensions: None, by, kind }
+        let owner = self.owner(position);
+        Step { position, at, attempt: None, worker: None, ran_ms: None, extensions: None, by, owner, kind }
+    }
+
+    /// The node of the last takeover up to a position that is retained.
+    fn owner(&self, position: Position) -> Option<Arc<str>> {
+        let takeovers = self.auditor.takeovers.iter().filter(|at| (self.first..=position).contains(*at));
+        match &self.record(*takeovers.max()?)?.event {
+            Event::OwnerTookOver(event) => Some(event.node.clone()),
+            _ => None,
+        }
     }
 
     fn record(&self, position: Position) -> Option<&'a Recorded> {

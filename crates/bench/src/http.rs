@@ -1,12 +1,12 @@
 //! Starts the server in its own process, and a lean HTTP/1.1 client with one connection; measures no-op requests.
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use bytes::Bytes;
 use credentials::Connector;
 use http_body_util::{BodyExt, Full};
@@ -24,6 +24,7 @@ use worker::executors::Backend;
 
 use super::load::{LoadGenerator, Rate};
 use super::percentiles::Percentiles;
+use super::postgres::node_configuration;
 use super::protection::{Prepared, Protection};
 
 /// The longest wait for the server to start.
@@ -77,13 +78,26 @@ impl Server {
     pub(crate) async fn start_configured(directory: &Path, tables: &str) -> Result<Server> {
         let program = std::env::current_exe().context("cannot find this program")?;
         let prepared = Protection::None.prepare(&program, directory).await?;
-        let file = directory.with_extension("toml");
-        let data = directory.to_str().context("the directory has no name in UTF-8")?;
-        let address = "[server]\naddress = \"127.0.0.1:0\"\n";
-        std::fs::write(&file, format!("{address}[data]\ndir = {}\n{tables}", serde_json::to_string(data)?))?;
+        let file = configuration(directory, tables)?;
         let mut command = Command::new(program);
         command.args(["serve", "--init", "--config"]).arg(file);
         Server::launch(command, directory, &prepared).await
+    }
+
+    /// A node whose ledger is in this database.
+    pub(crate) async fn start_node(directory: &Path, database: &Url, tables: &str) -> Result<Server> {
+        let program = std::env::current_exe().context("cannot find this program")?;
+        let prepared = Protection::None.prepare(&program, directory).await?;
+        let node = node_configuration(&directory.with_extension("key"), tables)?;
+        let file = configuration(directory, &node)?;
+        let with_database = |words: &[&str]| {
+            let mut command = Command::new(&program);
+            command.args(words).arg("--config").arg(&file).env("LESSOR_POSTGRES_URL", database.as_str());
+            command
+        };
+        let made = with_database(&["cluster", "init"]).output().await?;
+        ensure!(made.status.success(), "no cluster was made: {}", String::from_utf8_lossy(&made.stderr));
+        Server::launch(with_database(&["serve"]), directory, &prepared).await
     }
 
     async fn launch(mut command: Command, directory: &Path, prepared: &Prepared) -> Result<Server> {
@@ -153,6 +167,15 @@ impl Server {
         let authorization = self.connector.authorization().map(HeaderValue::try_from).transpose()?;
         Ok(Client { sender, host, authorization, tenant: None })
     }
+}
+
+/// Writes the configuration of a server with this data directory, and more tables of it.
+fn configuration(directory: &Path, tables: &str) -> Result<PathBuf> {
+    let file = directory.with_extension("toml");
+    let data = directory.to_str().context("the directory has no name in UTF-8")?;
+    let address = "[server]\naddress = \"127.0.0.1:0\"\n";
+    std::fs::write(&file, format!("{address}[data]\ndir = {}\n{tables}", serde_json::to_string(data)?))?;
+    Ok(file)
 }
 
 pub(crate) struct Client {

@@ -5,6 +5,8 @@
 
 mod backlog;
 mod cycle;
+mod cycle_peers;
+mod drain;
 mod fairness;
 mod fdatasync;
 mod fixture;
@@ -14,7 +16,9 @@ mod http2;
 mod in_process;
 mod latency;
 mod load;
+mod peer_command;
 mod percentiles;
+mod postgres;
 mod process;
 mod protection;
 mod reapi;
@@ -54,10 +58,14 @@ pub struct Options {
 enum Bench {
     /// Durable cycles of submit, lease and complete per second, beside syncs and no-op requests per second
     Cycle(cycle::Options),
+    /// Appends to a ledger in PostgreSQL per second, beside syncs of the disk
+    Append(postgres::AppendOptions),
     /// The time from a submit until an idle worker has the task
     Latency(latency::Options),
     /// The p99 of one tenant alone, and beside a tenant that sends ten times what its limits permit
     Fairness(fairness::Options),
+    /// Requests, polls and worker streams while nodes of a cluster are drained, replaced or killed: what fails, and the pauses
+    Drain(drain::Options),
     /// Memory of each waiting task, and the cost of a lease, with many waiting tasks
     Backlog(backlog::Options),
     /// The replay of a ledger at a start, with and without a snapshot
@@ -92,8 +100,10 @@ pub fn run(options: &Options) -> Result<()> {
     runtime.block_on(async {
         match &options.bench {
             Bench::Cycle(bench) => cycle::run(bench, &options.dir, &report).await,
+            Bench::Append(bench) => postgres::run_append(bench, &options.dir, &report).await,
             Bench::Latency(bench) => latency::run(bench, &options.dir, &report).await,
             Bench::Fairness(bench) => fairness::run(bench, &options.dir, &report).await,
+            Bench::Drain(bench) => drain::run(bench, &report).await,
             Bench::Backlog(bench) => backlog::run(bench, &options.dir, &report).await,
             Bench::Replay(bench) => replay::run(bench, &options.dir, &report).await,
             Bench::Snapshot(bench) => snapshot::run(bench, &options.dir, &report).await,

@@ -55,6 +55,9 @@ pub enum Error {
     /// The caller may not do this, or not now; the store itself never says so, but what stands before it does.
     #[error("{why}")]
     Refused { refusal: Refusal, why: Arc<str> },
+    /// UNAVAILABLE: the server that has the content cannot be used now.
+    #[error("{0}")]
+    Unavailable(Arc<str>),
     /// INTERNAL.
     #[error("cannot {action}: {source}")]
     Io { action: String, source: Arc<io::Error> },

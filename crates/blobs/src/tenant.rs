@@ -8,6 +8,8 @@ const FINGERPRINT_BYTES: usize = 16;
 const FINGERPRINT_CONTEXT: &str = "lessor 2026 blobs tenant";
 const STAGING_CONTEXT: &str = "lessor 2026 blobs staging area";
 const SHARED_CONTEXT: &str = "lessor 2026 blobs shared cache";
+/// The beginning of the names of staging areas on another server.
+const STAGING_PREFIX: &str = "staging-";
 /// The beginning of the fingerprints of staging areas, which no other tenant has.
 const STAGING_MARK: [u8; 4] = [0xff; 4];
 
@@ -46,6 +48,15 @@ impl Tenant {
 
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// The name of this view on another server, which knows nothing of staging areas.
+    pub fn name_elsewhere(&self) -> String {
+        if is_staging(&self.fingerprint) {
+            format!("{STAGING_PREFIX}{}", data_encoding::HEXLOWER.encode(&self.fingerprint))
+        } else {
+            self.name.to_string()
+        }
     }
 
     /// The name of the tenant on disk: of fixed length and safe in a path.
@@ -109,6 +120,9 @@ mod tests {
         let area = one.staging_area("ada");
         assert!(is_staging(&area.fingerprint()) && !is_staging(&one.fingerprint()));
         assert_eq!(area, one.staging_area("ada"));
+        assert_eq!(one.name_elsewhere(), "one");
+        assert_ne!(area.name_elsewhere(), one.staging_area("eve").name_elsewhere());
+        assert!(area.name_elsewhere().starts_with(STAGING_PREFIX));
         for different in [one.staging_area("eve"), other.staging_area("ada"), one] {
             assert_ne!(area.fingerprint(), different.fingerprint());
         }

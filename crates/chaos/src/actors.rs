@@ -1,4 +1,4 @@
-//! The clients and workers of a run: four clients, eight workers of each contract, and the drain at the end.
+//! The clients and workers of a run: four clients, eight workers of each contract or in all, and the drain at the end.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use tokio::task::JoinSet;
 
+use crate::contract::Contract;
 use crate::submitter::Submitter;
 use crate::worker::{CHARACTERS, Character, Worker};
 use crate::world::{QUEUE, World};
@@ -21,17 +22,27 @@ pub(crate) struct Actors {
 }
 
 impl Actors {
+    /// Eight workers of each contract.
     pub(crate) fn start(world: &Arc<World>) -> Self {
+        let of_contract =
+            |contract: &Contract| CHARACTERS.map(|character| (*contract, character)).into_iter();
+        let workers = world.contracts.iter().flat_map(of_contract);
+        Self::start_workers(world, world.plan.pick(2_000, 20_000), workers)
+    }
+
+    /// These workers, and clients that hand in so many tasks each.
+    pub(crate) fn start_workers(
+        world: &Arc<World>,
+        budget: usize,
+        workers: impl Iterator<Item = (Contract, Character)>,
+    ) -> Self {
         let mut tasks = JoinSet::new();
-        let budget = world.plan.pick(2_000, 20_000);
         for index in 0..CLIENTS {
             tasks.spawn(Submitter::new(world.clone(), format!("client-{index}"), budget).run());
         }
-        for contract in world.contracts {
-            for (index, character) in CHARACTERS.into_iter().enumerate() {
-                let id = format!("{}-{index}", contract.name());
-                tasks.spawn(Worker::new(world.clone(), *contract, id, character).run());
-            }
+        for (index, (contract, character)) in workers.enumerate() {
+            let id = format!("{}-{index}", contract.name());
+            tasks.spawn(Worker::new(world.clone(), contract, id, character).run());
         }
         Self { world: world.clone(), tasks }
     }

@@ -5,23 +5,21 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
-use contract_clients::{HttpClient, HttpRequest, HttpResponse, Timeouts};
+use anyhow::Result;
+use contract_clients::{HttpClient, HttpRequest, HttpResponse};
 use reqwest::Method;
 use serde_json::Value;
 
-use crate::recorder::{At, Recorder};
+use crate::nodes::Nodes;
+use crate::recorder::{At, Recorder, Sent};
 
-/// Longer than any stop of the server, shorter than a test may hang.
-pub(crate) const TIMEOUTS: Timeouts =
-    Timeouts { connect: Duration::from_secs(2), call: Duration::from_secs(8) };
 /// How long an unanswered question is repeated after the faults are over.
 const ASK_DEADLINE: Duration = Duration::from_secs(60);
 const ASK_INTERVAL: Duration = Duration::from_millis(100);
 
 #[derive(Clone)]
 pub(crate) struct Api {
-    client: HttpClient,
+    nodes: Arc<Nodes>,
     /// Records the calls; `None` for calls that only check whether the server runs.
     recorder: Option<Arc<Recorder>>,
 }
@@ -76,9 +74,13 @@ impl Answer {
 }
 
 impl Api {
-    pub(crate) fn new(address: &str, recorder: Option<Arc<Recorder>>) -> Result<Self> {
-        let client = HttpClient::new(&format!("http://{address}"), "lessor-chaos", TIMEOUTS);
-        Ok(Self { client: client.context("cannot build an HTTP client")?, recorder })
+    pub(crate) fn new(nodes: Arc<Nodes>, recorder: Option<Arc<Recorder>>) -> Self {
+        Self { nodes, recorder }
+    }
+
+    /// One for calls that only check whether a server runs.
+    pub(crate) fn probe(address: &str) -> Result<Self> {
+        Ok(Self::new(Arc::new(Nodes::single(address)?), None))
     }
 
     pub(crate) async fn get(&self, path: &str) -> Answer {
@@ -98,32 +100,49 @@ impl Api {
         until(Answer::is_decided, || self.get(path)).await
     }
 
-    pub(crate) fn base_url(&self) -> &str {
-        self.client.base_url()
-    }
-
-    /// Makes a call once and records it.
+    /// Makes a call once and records it. A call whose node was taken down is made again, elsewhere.
     pub(crate) async fn send(&self, request: HttpRequest) -> Answer {
-        let Some(recorder) = &self.recorder else { return self.answer_to(&request).await };
-        let sent_at = recorder.now();
-        let answer = self.answer_to(&request).await;
-        let ended_at = recorder.now();
-        let HttpRequest { method, path, bearer_token, body } = request;
-        let call =
-            Call { method, path, token: bearer_token, body, sent_at, ended_at, answer: answer.clone() };
-        recorder.observations().calls.push(call);
-        answer
-    }
-
-    async fn answer_to(&self, request: &HttpRequest) -> Answer {
-        let Ok(request) = self.client.build(request).build() else { return Answer::Lost };
-        let Ok(HttpResponse { status, text, .. }) = self.client.send(request).await else {
-            return Answer::Lost;
+        let Some(recorder) = &self.recorder else {
+            return answer_to(self.nodes.visit().http(), &request).await;
         };
-        // A body that is not JSON is kept as text, so that an unexpected answer can be printed.
-        let body = serde_json::from_str(&text).unwrap_or(Value::String(text));
-        Answer::Response { status, body }
+        let mut sent = Sent::new(recorder.now(), own_wait(&request));
+        loop {
+            let visit = self.nodes.visit();
+            let sent_at = recorder.now();
+            let answer = visit.unless_down(answer_to(visit.http(), &request)).await.unwrap_or(Answer::Lost);
+            let ended_at = recorder.now();
+            let HttpRequest { method, path, bearer_token, body } = request.clone();
+            let call =
+                Call { method, path, token: bearer_token, body, sent_at, ended_at, answer: answer.clone() };
+            recorder.observations().calls.push(call);
+            if matches!(answer, Answer::Lost) && visit.was_taken_down() && sent.may_repeat() {
+                continue;
+            }
+            if self.nodes.is_cluster() {
+                let failure = answer
+                    .is_open()
+                    .then(|| format!("{} {} was answered {answer:?}", request.method, request.path));
+                recorder.note_sent(sent, &visit, failure);
+            }
+            return answer;
+        }
     }
+}
+
+async fn answer_to(client: &HttpClient, request: &HttpRequest) -> Answer {
+    let Ok(request) = client.build(request).build() else { return Answer::Lost };
+    let Ok(HttpResponse { status, text, .. }) = client.send(request).await else {
+        return Answer::Lost;
+    };
+    // A body that is not JSON is kept as text, so that an unexpected answer can be printed.
+    let body = serde_json::from_str(&text).unwrap_or(Value::String(text));
+    Answer::Response { status, body }
+}
+
+/// How long a request asks the server to wait.
+fn own_wait(request: &HttpRequest) -> Duration {
+    let wait_ms = ["waitMs", "max_wait_ms"].iter().find_map(|field| request.body[field].as_u64());
+    Duration::from_millis(wait_ms.unwrap_or_default())
 }
 
 /// Makes a call again until its answer is one, or too much time has passed.

@@ -14,6 +14,7 @@ use crate::contract::Contract;
 use crate::evidence::{Evidence, collect};
 use crate::history::{Cut, RawRecording, Recording, read_records};
 use crate::log_tools;
+use crate::nodes::Nodes;
 use crate::plan::Plan;
 use crate::server::Server;
 use crate::tmpfs::Tmpfs;
@@ -43,7 +44,7 @@ impl Fixture {
         let mut server = Server::new(&plan.binary, &disk_path.join("data"), &log_path(directory.path()));
         server.pushes = contracts.contains(&Contract::Callback);
         server.start().await?;
-        let world = Arc::new(World::new(plan.clone(), server.address()?, contracts).await?);
+        let world = Arc::new(World::new(plan.clone(), Nodes::single(server.address()?)?, contracts).await?);
         world.configure_queue(LEASE).await?;
         Ok(Self { world, actors: None, server, cuts: Vec::new(), disk, directory })
     }

@@ -7,6 +7,9 @@ use anyhow::{Context, Result, bail};
 /// SIGKILLs of a scenario in the long form, beside its own fault.
 const LONG_KILLS: usize = 100;
 
+/// How often each event happens to a cluster in the long form.
+const LONG_ROUNDS: usize = 3;
+
 /// The short form is part of the tests; the long one is `cargo xtask chaos`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
@@ -25,7 +28,7 @@ pub struct Plan {
 
 impl Plan {
     /// Short, with a new seed and each scenario's own number of kills, unless `LESSOR_CHAOS_FORM`, `LESSOR_CHAOS_SEED`
-    /// and `LESSOR_CHAOS_KILLS` say otherwise.
+    /// and `LESSOR_CHAOS_KILLS` say otherwise. `LESSOR_CHAOS_BINARY` names another build of the binary.
     pub fn from_env(binary: impl Into<PathBuf>) -> Result<Self> {
         let form = match std::env::var("LESSOR_CHAOS_FORM").as_deref() {
             Err(_) | Ok("short") => Form::Short,
@@ -34,7 +37,8 @@ impl Plan {
         };
         let seed = number("LESSOR_CHAOS_SEED")?.unwrap_or_else(|| fastrand::u64(..));
         let kills = number("LESSOR_CHAOS_KILLS")?.map(usize::try_from).transpose()?;
-        Ok(Self { binary: binary.into(), seed, form, kills })
+        let binary = std::env::var_os("LESSOR_CHAOS_BINARY").map_or(binary.into(), PathBuf::from);
+        Ok(Self { binary, seed, form, kills })
     }
 
     /// One of two values, by form.
@@ -49,6 +53,16 @@ impl Plan {
     /// and a hundred times in the long one.
     pub fn kills(&self, short: usize) -> usize {
         self.kills.unwrap_or(self.pick(short, LONG_KILLS))
+    }
+
+    /// How often each event happens to a cluster in the long form (`LESSOR_CHAOS_ROUNDS`).
+    pub fn rounds(&self) -> Result<usize> {
+        Ok(number("LESSOR_CHAOS_ROUNDS")?.map(usize::try_from).transpose()?.unwrap_or(LONG_ROUNDS))
+    }
+
+    /// The file for the measurements of a cluster (`LESSOR_CHAOS_REPORT`).
+    pub fn report(&self) -> Option<String> {
+        std::env::var("LESSOR_CHAOS_REPORT").ok()
     }
 
     /// A generator of its own for each actor, so that the choices of one do not depend on the pace of another.

@@ -11,6 +11,7 @@ use wire::Verdict;
 
 use crate::api::{Answer, Call};
 use crate::contract::Contract;
+use crate::nodes::Visit;
 use crate::report_request::ReportRequest;
 use crate::rpc::Rpc;
 use crate::target::Dispatch;
@@ -18,6 +19,8 @@ use crate::target::Dispatch;
 /// Time since the start of the run, on this process's monotonic clock.
 pub(crate) type At = Duration;
 
+/// A request goes to at most so many nodes, one after the other. Each node before the last was taken down.
+const MAX_VISITS: u32 = 4;
 /// How much of an unexpected answer is kept.
 const MAX_BODY_CHARS: usize = 600;
 
@@ -45,6 +48,40 @@ pub(crate) struct Observations {
     pub unexpected_answers: Vec<String>,
     /// Answers to workers that never came.
     pub lost_answers: BTreeMap<Contract, u64>,
+    /// Every request to a cluster, with all of its repeats.
+    pub sent: Vec<Sent>,
+}
+
+/// A request to a cluster, from its first byte to its answer.
+#[derive(Clone, Debug)]
+pub(crate) struct Sent {
+    pub sent_at: At,
+    pub ended_at: At,
+    /// How long it asked to wait.
+    pub own_wait: Duration,
+    /// The nodes that it was sent to.
+    pub visits: u32,
+    /// Why nothing was decided.
+    pub failure: Option<String>,
+    /// Whether its node could not reach the database.
+    pub was_cut_off: bool,
+}
+
+impl Sent {
+    pub(crate) fn new(sent_at: At, own_wait: Duration) -> Sent {
+        Sent { sent_at, ended_at: sent_at, own_wait, visits: 1, failure: None, was_cut_off: false }
+    }
+
+    /// Whether it may go to another node, once its node was taken down.
+    pub(crate) fn may_repeat(&mut self) -> bool {
+        self.visits += 1;
+        self.visits <= MAX_VISITS
+    }
+
+    /// How long it took beyond what it asked to wait.
+    pub(crate) fn pause(&self) -> Duration {
+        (self.ended_at - self.sent_at).saturating_sub(self.own_wait)
+    }
 }
 
 /// A task that a client handed in; the marker is in its payload and names it for ever.
@@ -147,6 +184,17 @@ impl Recorder {
 
     pub(crate) fn record_unexpected(&self, what: String) {
         self.observations().unexpected_answers.push(what);
+    }
+
+    /// A request to a cluster is over.
+    pub(crate) fn note_sent(&self, mut sent: Sent, visit: &Visit, failure: Option<String>) {
+        sent.ended_at = self.now();
+        sent.was_cut_off = visit.is_cut_off();
+        sent.failure = failure.map(|failure| {
+            let text: String = failure.chars().take(MAX_BODY_CHARS).collect();
+            format!("{text} by {}", visit.address())
+        });
+        self.observations().sent.push(sent);
     }
 
     /// A worker waits for an answer in vain.

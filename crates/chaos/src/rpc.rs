@@ -4,8 +4,8 @@
 //! broke before; tasks that arrive are the answer to the credit that was given last.
 
 use anyhow::{Context, Result};
-use contract_clients::grpc;
 pub use contract_clients::grpc::Client;
+use contract_clients::{Timeouts, grpc};
 use tonic::Status;
 use tonic_types::StatusExt;
 use wire::grpc::worker_scheduler_client::WorkerSchedulerClient;
@@ -14,7 +14,6 @@ use wire::grpc::{
     UpdateTaskStatusRequest, UpdateTaskStatusResponse,
 };
 
-use crate::api::TIMEOUTS;
 use crate::contract::Contract;
 use crate::recorder::At;
 
@@ -37,6 +36,17 @@ pub enum RpcRequest {
     Heartbeat { worker_id: String, beat: LeaseHeartbeat },
 }
 
+impl RpcRequest {
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            RpcRequest::Register(_) => "a registration over gRPC",
+            RpcRequest::Lease(_) => "a lease request over gRPC",
+            RpcRequest::Report(_) => "a report over gRPC",
+            RpcRequest::Heartbeat { .. } => "a heartbeat over gRPC",
+        }
+    }
+}
+
 #[derive(Clone, Debug)]
 pub enum Answer {
     Registered,
@@ -54,9 +64,9 @@ pub enum Answer {
 }
 
 /// A client that connects when it is first used, and again when the server was away.
-pub fn client(address: &str) -> Result<Client> {
+pub fn client(address: &str, timeouts: Timeouts) -> Result<Client> {
     let endpoint =
-        grpc::endpoint(&format!("http://{address}"), TIMEOUTS).context("cannot name the server")?;
+        grpc::endpoint(&format!("http://{address}"), timeouts).context("cannot name the server")?;
     Ok(WorkerSchedulerClient::new(endpoint.connect_lazy()))
 }
 

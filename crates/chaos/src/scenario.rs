@@ -42,6 +42,8 @@ pub enum Scenario {
     Contracts,
     /// Worker processes under SIGKILL and SIGSTOP, and the coordinator under SIGKILL.
     Workers,
+    /// Three nodes, a database and its replica under SIGKILL, SIGSTOP, partitions and promotions.
+    Cluster,
 }
 
 /// Runs a scenario; the error says what was violated, with the seed and everything known about the task.
@@ -58,12 +60,15 @@ pub fn run(scenario: Scenario, plan: &Plan) -> Result<()> {
                 let counts = crate::workers::run(plan).await;
                 counts.map(|counts| (counts.worker_kills, format!("{counts:?}")))
             }
+            Scenario::Cluster => crate::cluster::run(plan).await.map(|reach| (plan.kills(0), reach)),
         }
     });
     let (kills, reach) =
         result.with_context(|| format!("chaos {scenario:?} with LESSOR_CHAOS_SEED={}", plan.seed))?;
     ensure!(kills >= plan.kills(0), "chaos {scenario:?} killed {kills} times, not {} times", plan.kills(0));
-    println!("chaos {scenario:?}: every answer still true after {kills} SIGKILLs; {reach}");
+    let kills =
+        if scenario == Scenario::Cluster { String::new() } else { format!(" after {kills} SIGKILLs") };
+    println!("chaos {scenario:?}: every answer still true{kills}; {reach}");
     Ok(())
 }
 

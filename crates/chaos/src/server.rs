@@ -65,7 +65,7 @@ impl Server {
                 None => tokio::time::sleep(POLL_INTERVAL).await,
             }
         }
-        let api = Api::new(self.address()?, None)?;
+        let api = Api::probe(self.address()?)?;
         while api.get("/v1/queues").await.status() != Some(200) {
             self.still_starting(deadline)?;
             tokio::time::sleep(POLL_INTERVAL).await;

@@ -58,7 +58,7 @@ impl Submitter {
     async fn submit_until_accepted(&mut self) {
         let body = self.make(true);
         for _ in 0..MAX_REPEATS {
-            if self.submit(&body).await || self.world.is_stopped() {
+            if self.submit(&body).await || self.world.is_stopped() || !self.world.has_retries() {
                 return;
             }
             tokio::time::sleep(RETRY_PAUSE).await;

@@ -55,8 +55,13 @@ struct Inbox {
 }
 
 impl Target {
-    pub(crate) async fn open(queue: &str, recorder: Arc<Recorder>, rng: fastrand::Rng) -> Result<Target> {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.context("no port for the target")?;
+    pub(crate) async fn open(
+        address: Ipv4Addr,
+        queue: &str,
+        recorder: Arc<Recorder>,
+        rng: fastrand::Rng,
+    ) -> Result<Target> {
+        let listener = TcpListener::bind((address, 0)).await.context("no port for the target")?;
         let url = format!("http://{}{PATH}", listener.local_addr()?);
         let inbox = Mutex::new(Inbox { waiting: VecDeque::new(), taken: HashMap::new(), rng });
         let arrived = Notify::new();

@@ -1,5 +1,6 @@
 //! The state that all clients and workers of a run share: connections, the recorder, and the stop signal.
 
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -10,8 +11,9 @@ use serde_json::{Value, json};
 
 use crate::api::{Answer, Api};
 use crate::contract::Contract;
+use crate::nodes::Nodes;
 use crate::plan::Plan;
-use crate::recorder::{Recorder, Submission};
+use crate::recorder::{Recorder, Sent, Submission};
 use crate::rpc::{self, Rpc};
 use crate::target::Target;
 
@@ -27,8 +29,8 @@ pub(crate) struct World {
     pub plan: Plan,
     /// The contracts that workers of this run use.
     pub contracts: &'static [Contract],
+    pub nodes: Arc<Nodes>,
     pub api: Api,
-    pub rpc: rpc::Client,
     /// Where tasks are pushed to, if they are.
     pub target: Option<Target>,
     pub recorder: Arc<Recorder>,
@@ -38,17 +40,32 @@ pub(crate) struct World {
 }
 
 impl World {
-    pub(crate) async fn new(plan: Plan, address: &str, contracts: &'static [Contract]) -> Result<Self> {
-        let recorder = Arc::new(Recorder::new());
-        let api = Api::new(address, Some(recorder.clone()))?;
-        let rpc = rpc::client(address)?;
+    pub(crate) async fn new(plan: Plan, nodes: Nodes, contracts: &'static [Contract]) -> Result<Self> {
+        let target = Ipv4Addr::LOCALHOST;
+        Self::with_target_on(target, plan, nodes, contracts).await
+    }
+
+    /// With a target that the servers reach at this address.
+    pub(crate) async fn with_target_on(
+        address: Ipv4Addr,
+        plan: Plan,
+        nodes: Nodes,
+        contracts: &'static [Contract],
+    ) -> Result<Self> {
+        let (recorder, nodes) = (Arc::new(Recorder::new()), Arc::new(nodes));
+        let api = Api::new(nodes.clone(), Some(recorder.clone()));
         let target = if contracts.contains(&Contract::Callback) {
-            Some(Target::open(QUEUE, recorder.clone(), plan.rng("target")).await?)
+            Some(Target::open(address, QUEUE, recorder.clone(), plan.rng("target")).await?)
         } else {
             None
         };
         let (stop, starts) = (AtomicBool::new(false), AtomicU64::new(1));
-        Ok(Self { plan, contracts, api, rpc, target, recorder, stop, starts })
+        Ok(Self { plan, contracts, nodes, api, target, recorder, stop, starts })
+    }
+
+    /// Whether clients and workers insist after a lost answer or a refusal. Those of a cluster need not.
+    pub(crate) fn has_retries(&self) -> bool {
+        !self.nodes.is_cluster()
     }
 
     pub(crate) async fn configure_queue(&self, lease: Duration) -> Result<()> {
@@ -110,26 +127,47 @@ impl World {
         answer
     }
 
-    /// A call of a worker over gRPC, noted down when it is over.
-    pub(crate) async fn call(
+    /// A call of a worker over gRPC, noted down when it is over. A call whose node was taken down is made again, elsewhere.
+    pub(crate) async fn call<F, A>(
         &self,
         contract: Contract,
         request: rpc::RpcRequest,
-        answer: impl Future<Output = Result<rpc::Answer, tonic::Status>>,
-    ) -> rpc::Answer {
-        let sent_at = self.recorder.now();
-        let answer = answer.await.unwrap_or_else(|status| rpc::Answer::of_status(&status));
-        let ended_at = self.recorder.now();
-        if matches!(answer, rpc::Answer::Lost) {
-            self.recorder.note_lost(contract);
+        own_wait: Duration,
+        call: F,
+    ) -> rpc::Answer
+    where
+        F: Fn(rpc::Client) -> A,
+        A: Future<Output = Result<rpc::Answer, tonic::Status>>,
+    {
+        let mut sent = Sent::new(self.recorder.now(), own_wait);
+        loop {
+            let visit = self.nodes.visit();
+            let sent_at = self.recorder.now();
+            let answer = visit.unless_down(call(visit.rpc())).await;
+            let (answer, status) = match answer {
+                Some(Ok(answer)) => (answer, None),
+                Some(Err(status)) => (rpc::Answer::of_status(&status), Some(status)),
+                None => (rpc::Answer::Lost, None),
+            };
+            let ended_at = self.recorder.now();
+            if matches!(answer, rpc::Answer::Lost) {
+                self.recorder.note_lost(contract);
+            }
+            self.recorder.observations().rpcs.push(Rpc {
+                contract,
+                sent_at,
+                ended_at,
+                request: request.clone(),
+                answer: answer.clone(),
+            });
+            if matches!(answer, rpc::Answer::Lost) && visit.was_taken_down() && sent.may_repeat() {
+                continue;
+            }
+            if self.nodes.is_cluster() {
+                let failure = answer.is_open().then(|| format!("{} was answered {status:?}", request.name()));
+                self.recorder.note_sent(sent, &visit, failure);
+            }
+            return answer;
         }
-        self.recorder.observations().rpcs.push(Rpc {
-            contract,
-            sent_at,
-            ended_at,
-            request,
-            answer: answer.clone(),
-        });
-        answer
     }
 }

@@ -4,9 +4,13 @@
 //! Only liveness depends on anything in here. Who owns the ledger is decided by its next position alone: a node that
 //! suspects wrongly is refused, and an owner that was replaced is fenced.
 
+mod fork;
+mod own_row;
 mod owner_time;
 mod supervisor;
 mod suspicion;
+mod tail;
 
+pub use own_row::{Name, Standing};
 pub use supervisor::{Error, Node, Phase, Supervisor};
 pub use suspicion::TAKEOVER_AFTER;

@@ -13,12 +13,37 @@ pub(crate) struct OwnerTime {
     epoch: u64,
     newest: Time,
     /// How far the owner is ahead of our clock, at least. None until the owner was seen to live.
-    ahead_ms: Option<i64>,
+    ahead: Option<Ahead>,
+}
+
+/// The largest lead of the owner over our clock in the last two windows. A lead of long ago says nothing: clocks drift.
+#[derive(Clone, Copy)]
+struct Ahead {
+    /// When the window began, by our clock.
+    since: Time,
+    window_ms: i64,
+    window_before_ms: i64,
+}
+
+/// How long a lead counts, at least. A message that is late in this time does not turn time back.
+const WINDOW_MS: u64 = 30_000;
+
+impl Ahead {
+    fn note(self, ahead_ms: i64, now: Time) -> Ahead {
+        if now.since_ms(self.since) >= WINDOW_MS {
+            return Ahead { since: now, window_ms: ahead_ms, window_before_ms: self.window_ms };
+        }
+        Ahead { window_ms: self.window_ms.max(ahead_ms), ..self }
+    }
+
+    fn ms(self) -> i64 {
+        self.window_ms.max(self.window_before_ms)
+    }
 }
 
 impl OwnerTime {
     pub(crate) fn new() -> OwnerTime {
-        OwnerTime { clock: Clock::start(Time::ZERO), epoch: 0, newest: Time::ZERO, ahead_ms: None }
+        OwnerTime { clock: Clock::start(Time::ZERO), epoch: 0, newest: Time::ZERO, ahead: None }
     }
 
     /// The time of the owner at `epoch` was at least `time` when this was called. What is seen at first says nothing: the
@@ -30,15 +55,17 @@ impl OwnerTime {
         }
         (self.epoch, self.newest) = (epoch, time);
         if !is_first {
-            let ahead_ms = time.0.wrapping_sub(self.clock.now().0) as i64;
-            let known = self.ahead_ms.filter(|_| !is_new_owner);
-            self.ahead_ms = Some(known.map_or(ahead_ms, |known| known.max(ahead_ms)));
+            let now = self.clock.now();
+            let ahead_ms = time.0.wrapping_sub(now.0) as i64;
+            let begin = Ahead { since: now, window_ms: ahead_ms, window_before_ms: ahead_ms };
+            let known = self.ahead.filter(|_| !is_new_owner);
+            self.ahead = Some(known.map_or(begin, |known| known.note(ahead_ms, now)));
         }
     }
 
     /// The owner's time now, if the owner was seen to live.
     pub(crate) fn now(&self) -> Option<Time> {
-        self.ahead_ms.map(|ahead_ms| Time(self.clock.now().0.saturating_add_signed(ahead_ms)))
+        self.ahead.map(|ahead| Time(self.clock.now().0.saturating_add_signed(ahead.ms())))
     }
 }
 
@@ -58,6 +85,17 @@ mod tests {
         assert!(now >= owner.plus_ms(500) && now < owner.plus_ms(60_000), "{now:?}");
         time.note(1, owner.plus_ms(400));
         assert!(time.now().unwrap() >= now, "a late message does not turn time back");
+    }
+
+    #[test]
+    fn c15_an_owner_whose_clock_is_slower_than_ours_is_not_overtaken_after_hours() {
+        // The owner loses a millisecond every ten seconds, and is heard every second.
+        let mut ahead = Ahead { since: Time(0), window_ms: 0, window_before_ms: 0 };
+        for second in 0..36_000 {
+            let (now, drift) = (Time(second * 1_000), -(second as i64 / 10));
+            ahead = ahead.note(drift, now);
+            assert!(ahead.ms() - drift <= 7, "{second}: {} {drift}", ahead.ms());
+        }
     }
 
     #[test]

@@ -1,32 +1,32 @@
 //! The roles of a node, one after the other: a standby that follows, an owner that leads, an edge that forwards until it
 //! ends.
 
+mod follow;
+mod take_over;
+
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use authority::{Position, Time};
-use coordinator::{Failure, NodeAddress, Options, Peer, Router, Running, Standby, StartError};
-use ledger::postgres::{self, Database, Membership, Observed, OwnerRow, PostgresLedger, PostgresReader};
-use ledger::{ErrorKind, RecoveryError, Storage};
+use coordinator::{Failure, NodeAddress, Options, Peer, Router, Running};
+use ledger::postgres::{Database, Feed, FeedOptions, Kept, Membership, OwnerRow};
 use tokio::sync::watch;
-use tokio::task::spawn_blocking;
 use tokio::time::{sleep, timeout};
 
+use crate::fork::Fork;
+use crate::own_row::{Failed, OwnRow, Standing};
 use crate::owner_time::OwnerTime;
-use crate::suspicion::{Suspicion, Watch};
+use crate::tail::Tail;
 
-/// How often a standby looks at the ledger and the owner. The database tells of handovers, not of a death.
-const LOOK: Duration = Duration::from_millis(100);
 /// How often an owner says that it lives.
 const OWNER_BEAT: Duration = Duration::from_millis(500);
-/// How often any other node does.
-const BEAT: Duration = Duration::from_secs(2);
 /// A node that was seen within this time can take over.
 const ALIVE: Duration = Duration::from_secs(6);
 /// A look that takes longer than this has failed.
 const LOOK_TIMEOUT: Duration = Duration::from_secs(5);
-/// Attempts to reach the end of a ledger that somebody still writes.
-const MAX_ATTEMPTS: usize = 3;
+/// Most nodes that a node which leaves connects to before it knows its successor.
+const MAX_WARM_PEERS: usize = 8;
 
 /// This node.
 pub struct Node {
@@ -36,6 +36,8 @@ pub struct Node {
     pub version: String,
     /// An owner that is silent for this long is suspected.
     pub takeover_after: Duration,
+    /// Whether this process replaces another one that has the same name. It takes the name in [`Phase::Replace`].
+    pub replaces: bool,
 }
 
 /// What the node is to do.
@@ -44,6 +46,8 @@ pub enum Phase {
     /// Own the ledger when nobody else does.
     #[default]
     Serve,
+    /// The same, and take the name of the node from the process that this one replaces.
+    Replace,
     /// Hand the ledger over if there is somebody to take it, and forward requests.
     Drain,
     End,
@@ -55,6 +59,11 @@ pub enum Error {
     Failed(#[from] Failure),
     #[error("the state could not be recovered from the ledger: {0}")]
     Recovery(String),
+    #[error(
+        "the name {name} belongs to a node at {address}, which lives; give this node another name (cluster.node), or replace \
+         the other one (lessor serve --replace)"
+    )]
+    NameTaken { name: String, address: String },
 }
 
 /// Reaches another node.
@@ -72,9 +81,27 @@ pub struct Supervisor {
     time: OwnerTime,
     /// The owner that requests are forwarded to.
     routed_to: Option<OwnerRow>,
-    beat_at: Option<Instant>,
+    own_row: OwnRow,
+    /// Connections to the nodes that may own the ledger after this one.
+    warm_peers: Vec<(NodeAddress, Arc<dyn Peer>)>,
     /// What the standby applies next.
     applied_next: Position,
+    /// Where this node feeds its standbys from when it is the owner.
+    feed: Feed,
+    /// The newest batches, while it is a standby.
+    kept: Kept,
+    /// The stream of the owner.
+    tail: Option<Tail>,
+    /// What the list of nodes says about the stream.
+    shown_as_fed: Option<bool>,
+    /// Since when it leaves the takeover to others.
+    yields_since: Option<Instant>,
+    /// Whether the operator was told that the database has lost records.
+    told_of_loss: bool,
+    /// Whether the database has another history, so that this node must not own the ledger.
+    is_forked: bool,
+    /// Where the positions of a fork are written.
+    fork_file: Option<PathBuf>,
 }
 
 /// What a standby has come to.
@@ -103,9 +130,39 @@ impl Supervisor {
             phase,
             time: OwnerTime::new(),
             routed_to: None,
-            beat_at: None,
+            own_row: OwnRow::new(),
+            warm_peers: Vec::new(),
             applied_next: Position::ZERO,
+            feed: Feed::new(FeedOptions::default()),
+            kept: Kept::default(),
+            tail: None,
+            shown_as_fed: None,
+            yields_since: None,
+            told_of_loss: false,
+            is_forked: false,
+            fork_file: None,
         }
+    }
+
+    /// Feeds standbys from here while this node is the owner.
+    pub fn with_feed(self, feed: Feed) -> Supervisor {
+        Supervisor { feed, ..self }
+    }
+
+    /// Writes the positions of a fork to this file.
+    pub fn with_fork_file(self, file: PathBuf) -> Supervisor {
+        Supervisor { fork_file: Some(file), ..self }
+    }
+
+    /// Shows the number of open connections in the list of nodes.
+    pub fn with_connections(mut self, count: impl Fn() -> u64 + Send + 'static) -> Supervisor {
+        self.own_row.connections = Box::new(count);
+        self
+    }
+
+    /// What the node has come to know about itself.
+    pub fn standing(&self) -> watch::Receiver<Standing> {
+        self.own_row.standing.subscribe()
     }
 
     /// Runs until the phase says to end, or until this node must not go on.
@@ -131,202 +188,43 @@ impl Supervisor {
         *self.phase.borrow()
     }
 
-    /// Follows the owner, and takes over when it is gone.
-    async fn follow(&mut self) -> Result<Followed, Error> {
-        let (mut watch, mut standby) = (Watch::new(self.node.takeover_after), None);
-        let (mut news, mut phase) = (self.membership.news(), self.phase.clone());
-        let (mut was_told, mut reported) = (false, String::new());
-        while self.phase() != Phase::End {
-            match self.look().await {
-                Ok(observed) => {
-                    reported.clear();
-                    self.route(&observed);
-                    if self.phase() == Phase::Serve {
-                        standby = self.catch_up(standby, &observed).await?;
-                        // A record shows the owner's time as well as its beat does.
-                        let seen = standby.as_ref().map_or(Time::ZERO, Standby::time);
-                        let epoch = observed.owner.as_ref().map_or(0, |owner| owner.epoch);
-                        self.time.note(epoch, seen.max(Time(observed.beat)));
-                        if let Some(why) = watch.judge(&observed, was_told, Instant::now()) {
-                            let (running, back) = self.take_over(standby.take(), &observed, why).await?;
-                            if let Some(running) = running {
-                                return Ok(Followed::Owns(running));
-                            }
-                            standby = back;
-                            watch.restart();
-                        }
-                    }
-                }
-                Err(error) => {
-                    watch.restart();
-                    if reported != error {
-                        tracing::warn!(%error, "the database cannot be used; the node looks again and again");
-                        reported = error;
-                    }
-                }
-            }
-            was_told = tokio::select! {
-                changed = news.changed() => changed.is_ok(),
-                _ = phase.changed() => false,
-                () = sleep(LOOK) => false,
-            };
-        }
-        Ok(Followed::Ended)
-    }
-
-    /// Looks at the ledger and its owner, and shows that this node lives.
-    async fn look(&mut self) -> Result<Observed, String> {
-        let looked = timeout(LOOK_TIMEOUT, async {
-            if self.beat_at.is_none_or(|at| at.elapsed() >= BEAT) {
-                self.membership.announce(&self.node.address, &self.node.version, self.applied_next).await?;
-                self.beat_at = Some(Instant::now());
-            }
-            self.membership.observe().await
-        });
-        match looked.await {
-            Ok(observed) => observed.map_err(|error| error.to_string()),
-            Err(_) => {
-                self.membership.hang_up();
-                Err("PostgreSQL does not answer".to_owned())
-            }
-        }
-    }
-
-    /// Sends requests to the owner that has announced itself.
-    fn route(&mut self, observed: &Observed) {
-        let Some(owner) = &observed.owner else { return };
-        if owner.node == self.node.name || self.routed_to.as_ref() == Some(owner) {
-            return;
-        }
-        let address =
-            NodeAddress { node: owner.node.as_str().into(), address: owner.address.as_str().into() };
-        tracing::info!(owner = owner.node, epoch = owner.epoch, "another node owns the ledger");
-        let peer = (self.connect)(&address);
-        self.router.forward(owner.epoch, address, peer);
-        self.routed_to = Some(owner.clone());
-    }
-
-    /// The standby with everything that was observed. A new one when there is none, or when its history is not that of the
-    /// database any more.
-    async fn catch_up(
-        &mut self,
-        standby: Option<Standby>,
-        observed: &Observed,
-    ) -> Result<Option<Standby>, Error> {
-        let next = observed.next;
-        if standby.as_ref().is_some_and(|standby| standby.next() == next) {
-            return Ok(standby);
-        }
-        let reader = PostgresReader::new(self.database.clone());
-        let caught_up = spawn_blocking(move || {
-            let mut standby = match standby {
-                Some(standby) if standby.next() < next => standby,
-                Some(ahead) => {
-                    tracing::error!(
-                        applied_up_to = ahead.next().0 - 1,
-                        ledger_ends_before = next.0,
-                        "PostgreSQL has lost records that this standby has applied; it begins again"
-                    );
-                    Standby::open(&reader)?
-                }
-                None => Standby::open(&reader)?,
-            };
-            standby.catch_up(&reader)?;
-            Ok(standby)
-        });
-        let caught_up = caught_up.await.map_err(|error| Error::Recovery(error.to_string()))?;
-        match caught_up {
-            Ok(standby) => {
-                self.applied_next = standby.next();
-                Ok(Some(standby))
-            }
-            Err(error) => began_again(error).map(|()| None),
-        }
-    }
-
-    /// Tries to own the ledger. Gives the standby back when somebody else was faster.
-    async fn take_over(
-        &mut self,
-        standby: Option<Standby>,
-        observed: &Observed,
-        why: Suspicion,
-    ) -> Result<(Option<Box<Running>>, Option<Standby>), Error> {
-        let Some(standby) = standby else { return Ok((None, None)) };
-        // Of several standbys the one with the lock goes first. A silent owner still has it.
-        let is_silent = matches!(why, Suspicion::Silent(_));
-        if !is_silent {
-            let locked = timeout(LOOK_TIMEOUT, self.membership.try_lock()).await;
-            if !matches!(locked, Ok(Ok(true))) {
-                return Ok((None, Some(standby)));
-            }
-        }
-        let gone = observed.owner.as_ref().map_or("nobody", |owner| &owner.node).to_owned();
-        tracing::warn!(owner = gone, reason = %why, "taking over the ledger");
-        let began = Instant::now();
-        let mut options = (self.options)();
-        options.node = self.node.name.clone();
-        options.metrics = self.router.metrics();
-        options.time = self.time.now();
-        let database = self.database.clone();
-        let started = spawn_blocking(move || start(standby, database, options));
-        let started = started.await.map_err(|error| Error::Recovery(error.to_string()))?;
-        let running = match started {
-            Ok(Some(running)) => running,
-            failed => {
-                // The lock must not keep others from trying.
-                let _ = timeout(LOOK_TIMEOUT, self.membership.release()).await;
-                failed.map_or_else(not_taken_over, |_| Ok(()))?;
-                return Ok((None, None));
-            }
-        };
-        let epoch = running.report.epoch;
-        self.router.own(epoch, &running.handle);
-        self.routed_to = None;
-        tracing::info!(epoch, took_ms = began.elapsed().as_millis() as u64, "this node owns the ledger");
-        let announced = async {
-            if is_silent {
-                self.membership.end_previous_owner().await?;
-            }
-            self.membership.try_lock().await?;
-            let owner = OwnerRow { node: self.node.name.clone(), address: self.node.address.clone(), epoch };
-            self.membership.record_owner(&owner, &format!("{gone}: {why}")).await
-        };
-        if !matches!(timeout(LOOK_TIMEOUT, announced).await, Ok(Ok(()))) {
-            tracing::warn!(
-                "the other nodes could not be told about the takeover; they will be told with the next beat"
-            );
-        }
-        Ok((Some(Box::new(running)), None))
-    }
-
     /// Owns the ledger until another node does, or until the node ends. Says whether it ends.
     async fn lead(&mut self, mut running: Running) -> Result<bool, Error> {
         let epoch = running.report.epoch;
         let (mut phase, mut ended) = (self.phase.clone(), self.membership.ended());
+        let mut standbys = self.feed.standbys();
+        let mut news = self.membership.news();
         loop {
             let time = running.handle.now();
+            self.router.metrics().set_fed_standbys(*standbys.borrow_and_update());
             tokio::select! {
                 failure = running.failed() => {
                     self.router.no_owner(epoch);
+                    self.router.metrics().set_fed_standbys(0);
                     let _ = timeout(LOOK_TIMEOUT, self.membership.release()).await;
                     return match failure {
                         Failure::Fenced(by) => {
                             tracing::warn!(%by, "another node has taken over; this node follows it");
                             Ok(false)
                         }
+                        Failure::Forked { at } => {
+                            self.refuse(Fork { at, known: running.handle.durable().next() });
+                            Ok(false)
+                        }
                         failure => Err(failure.into()),
                     };
                 }
                 _ = phase.changed() => {}
-                is_replaced = self.beat(time, epoch, &mut ended) => {
-                    if is_replaced {
+                _ = standbys.changed() => {}
+                is_replaced = self.beat(time, epoch, (&mut ended, &mut news)) => {
+                    if is_replaced? {
                         // A read is confirmed first, which shows whether it is true.
                         let _ = timeout(LOOK_TIMEOUT, running.handle.status()).await;
                     }
                 }
             }
             let is_over = match self.phase() {
-                Phase::Serve => false,
+                Phase::Serve | Phase::Replace => false,
                 Phase::Drain => self.has_successor().await,
                 Phase::End => true,
             };
@@ -334,6 +232,7 @@ impl Supervisor {
                 // Requests that come now wait for the next owner.
                 self.router.no_owner(epoch);
                 running.stop().await?;
+                self.router.metrics().set_fed_standbys(0);
                 let _ = timeout(LOOK_TIMEOUT, self.membership.release()).await;
                 tracing::info!("the ledger was handed over");
                 return Ok(self.phase() == Phase::End);
@@ -343,81 +242,61 @@ impl Supervisor {
 
     /// Shows that the owner lives, and keeps its lock, which is lost with its session. Says whether another node claims to
     /// be the owner.
-    async fn beat(&mut self, time: Time, epoch: u64, ended: &mut watch::Receiver<u64>) -> bool {
+    async fn beat(
+        &mut self,
+        time: Time,
+        epoch: u64,
+        (ended, news): (&mut watch::Receiver<u64>, &mut watch::Receiver<u64>),
+    ) -> Result<bool, Error> {
         tokio::select! {
             _ = ended.changed() => {}
+            _ = news.changed() => {}
             () = sleep(OWNER_BEAT) => {}
         }
+        let phase = self.phase();
         let beat = async {
             self.membership.try_lock().await?;
-            self.membership.beat(time.0).await?;
-            let announced = self.membership.observe().await?.owner.map_or(0, |owner| owner.epoch);
+            let is_written = self.membership.beat(time.0).await?;
+            let (membership, node) = (&mut self.membership, &self.node);
+            if is_written {
+                self.own_row.announce_in_time(membership, node, self.applied_next, phase).await?;
+            } else {
+                self.own_row.announce(membership, node, self.applied_next, phase).await?;
+            }
+            let observed = self.membership.observe().await?;
+            self.own_row.note_order(observed.is_draining);
+            let announced = observed.owner.map_or(0, |owner| owner.epoch);
             if announced < epoch {
                 let owner =
                     OwnerRow { node: self.node.name.clone(), address: self.node.address.clone(), epoch };
                 self.membership.record_owner(&owner, "announced late").await?;
             }
-            Ok::<_, postgres::Error>(announced > epoch)
+            Ok(announced > epoch)
         };
         // The ledger's own session shows whether the database works; nothing depends on this one.
         match timeout(LOOK_TIMEOUT, beat).await {
-            Ok(beaten) => beaten.unwrap_or(false),
+            Ok(Ok(is_replaced)) => Ok(is_replaced),
+            Ok(Err(Failed::Database(_))) => Ok(false),
+            Ok(Err(Failed::Refused(error))) => Err(error),
             Err(_) => {
                 self.membership.hang_up();
-                false
+                Ok(false)
             }
         }
     }
 
-    /// Whether another node could take over now.
+    /// Whether another node could take over now, and stays. Connects to those that could, because this node forwards to one of
+    /// them next.
     async fn has_successor(&mut self) -> bool {
-        let nodes = timeout(LOOK_TIMEOUT, self.membership.list()).await;
-        let Ok(Ok((nodes, _))) = nodes else { return false };
-        let alive = ALIVE.as_millis() as u64;
-        nodes.iter().any(|node| node.node != self.node.name && node.seen_ms < alive)
-    }
-}
-
-/// Brings a standby to the end of the ledger and lets it own the ledger. None when the end cannot be reached because
-/// somebody writes, or when the database has lost what the standby has applied.
-fn start(mut standby: Standby, database: Database, options: Options) -> Result<Option<Running>, StartError> {
-    let reader = PostgresReader::new(database.clone());
-    for _ in 0..MAX_ATTEMPTS {
-        standby.catch_up(&reader)?;
-        let ledger = PostgresLedger::open(database.clone())?;
-        if standby.is_at_end_of(&ledger) {
-            let offsets = Arc::new(postgres::OffsetRows::new(database));
-            let storage = Storage { ledger: Box::new(ledger), offsets };
-            return standby.take_over(storage, options).map(Some);
+        let successors = timeout(LOOK_TIMEOUT, self.membership.successors()).await;
+        let Ok(Ok(successors)) = successors else { return false };
+        let mut known = std::mem::take(&mut self.warm_peers);
+        for (node, address) in successors.iter().take(MAX_WARM_PEERS) {
+            let address = NodeAddress { node: node.as_str().into(), address: address.as_str().into() };
+            let at = known.iter().position(|(known, _)| *known == address);
+            let peer = at.map_or_else(|| (self.connect)(&address), |at| known.swap_remove(at).1);
+            self.warm_peers.push((address, peer));
         }
-    }
-    Ok(None)
-}
-
-/// Why a takeover did not succeed: another node was faster, the standby begins again, or this node must end.
-fn not_taken_over(error: StartError) -> Result<(), Error> {
-    match error {
-        StartError::Failed(Failure::Fenced(by)) => tracing::info!(%by, "another node has taken over"),
-        StartError::Failed(failure @ Failure::Forked { .. }) => return Err(failure.into()),
-        StartError::Recovery(error) => began_again(error)?,
-        error => tracing::warn!(%error, "the ledger could not be taken over; trying again"),
-    }
-    Ok(())
-}
-
-/// A standby whose history was trimmed or replaced begins again; anything else is final.
-fn began_again(error: RecoveryError) -> Result<(), Error> {
-    match &error {
-        RecoveryError::Ledger(cause)
-            if matches!(cause.kind(), ErrorKind::Trimmed | ErrorKind::Unavailable) =>
-        {
-            tracing::warn!(%error, "the standby begins again");
-            Ok(())
-        }
-        RecoveryError::Ledger(cause) if cause.kind() == ErrorKind::Forked => {
-            tracing::error!(%error, "PostgreSQL has lost records that this standby has applied; it begins again");
-            Ok(())
-        }
-        _ => Err(Error::Recovery(error.to_string())),
+        !successors.is_empty()
     }
 }

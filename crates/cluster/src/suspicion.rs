@@ -11,10 +11,15 @@ pub const TAKEOVER_AFTER: Duration = Duration::from_secs(3);
 /// owner takes the lock again within that time.
 const UNLOCKED_FOR: Duration = Duration::from_millis(150);
 
+/// So long after the loss of a stream the owner's lock is looked at more often.
+const ALARM: Duration = Duration::from_secs(1);
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Suspicion {
     /// The session that held the owner's lock has ended.
     Unlocked,
+    /// The same, and the stream of its batches ended too.
+    Disconnected,
     /// The owner has given the lock back.
     Released,
     Silent(Duration),
@@ -26,6 +31,7 @@ impl std::fmt::Display for Suspicion {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Suspicion::Unlocked => write!(f, "its session with the database ended"),
+            Suspicion::Disconnected => write!(f, "its session with the database and its stream ended"),
             Suspicion::Released => write!(f, "it handed over"),
             Suspicion::Silent(for_long) => write!(f, "it was silent for {} ms", for_long.as_millis()),
             Suspicion::NoOwner => write!(f, "there was no owner"),
@@ -39,6 +45,8 @@ pub(crate) struct Watch {
     /// What shows that the owner lives, and when it changed last.
     signs: Option<(Signs, Instant)>,
     unlocked_since: Option<Instant>,
+    /// When the stream of the owner at this epoch was lost.
+    stream_lost: Option<(u64, Instant)>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -50,7 +58,17 @@ struct Signs {
 
 impl Watch {
     pub(crate) fn new(takeover_after: Duration) -> Watch {
-        Watch { takeover_after, signs: None, unlocked_since: None }
+        Watch { takeover_after, signs: None, unlocked_since: None, stream_lost: None }
+    }
+
+    /// The connection over which the owner at `epoch` sent its batches was lost.
+    pub(crate) fn lost_stream(&mut self, epoch: u64, now: Instant) {
+        self.stream_lost = Some((epoch, now));
+    }
+
+    /// Whether the owner may have died a moment ago, so that its lock is about to be free.
+    pub(crate) fn is_alarmed(&self, now: Instant) -> bool {
+        self.stream_lost.is_some_and(|(_, lost_at)| now.duration_since(lost_at) < ALARM)
     }
 
     /// Nothing could be seen for a while, so silence counts from now on.
@@ -74,6 +92,10 @@ impl Watch {
             return match &observed.owner {
                 None => Some(Suspicion::NoOwner),
                 Some(_) if was_told => Some(Suspicion::Released),
+                // The owner of a restarted database goes on with its stream.
+                Some(_) if self.is_alarmed(now) && self.stream_lost.is_some_and(|(of, _)| of == epoch) => {
+                    Some(Suspicion::Disconnected)
+                }
                 Some(_) if now.duration_since(unlocked_since) >= UNLOCKED_FOR => Some(Suspicion::Unlocked),
                 Some(_) => None,
             };
@@ -91,7 +113,7 @@ mod tests {
 
     fn observed(next: u64, is_locked: bool, beat: u64) -> Observed {
         let owner = OwnerRow { node: "a".to_owned(), address: String::new(), epoch: 1 };
-        Observed { next: Position(next), is_locked, owner: Some(owner), beat }
+        Observed { next: Position(next), is_locked, owner: Some(owner), beat, is_draining: false }
     }
 
     fn after(start: Instant, ms: u64) -> Instant {
@@ -130,6 +152,22 @@ mod tests {
         assert_eq!(watch.judge(&observed(5, false, 1), false, start), None);
         assert_eq!(watch.judge(&observed(5, true, 1), false, after(start, 200)), None);
         assert_eq!(watch.judge(&observed(5, false, 2), false, after(start, 400)), None);
+    }
+
+    #[test]
+    fn c1_an_owner_that_lost_its_stream_and_its_session_is_suspected_at_once() {
+        let (mut watch, start) = (Watch::new(TAKEOVER_AFTER), Instant::now());
+        watch.lost_stream(1, start);
+        assert!(watch.is_alarmed(start) && !watch.is_alarmed(after(start, 5_000)));
+        assert_eq!(watch.judge(&observed(5, true, 1), false, start), None, "its session lives");
+        assert_eq!(watch.judge(&observed(5, false, 1), false, start), Some(Suspicion::Disconnected));
+        let mut watch = Watch::new(TAKEOVER_AFTER);
+        watch.lost_stream(1, start);
+        let later = watch.judge(&observed(5, false, 1), false, after(start, 5_000));
+        assert_eq!(later, None, "the owner lived on without the stream");
+        let mut watch = Watch::new(TAKEOVER_AFTER);
+        watch.lost_stream(0, start);
+        assert_eq!(watch.judge(&observed(5, false, 1), false, start), None, "that was another owner");
     }
 
     #[test]

@@ -1,5 +1,8 @@
 //! Nodes of one process on a real PostgreSQL: takeover, handover, and an owner that was replaced.
 
+#[path = "takeover/timed.rs"]
+mod timed;
+
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -9,10 +12,15 @@ use authority::{Contract, Digest, Outcome, Properties, QueueKey, Scope, TaskId, 
 use cluster::{Node, Phase, Supervisor, TAKEOVER_AFTER};
 use coordinator::{
     BoxFuture, Call, CallReply, Handle, Inbound, NodeAddress, Notices, Options, Peer, PeerError, Router,
-    RouterOptions,
+    RouterOptions, Standby, Unavailable,
 };
-use ledger::ClusterId;
-use ledger::postgres::{self, Cluster, Database, Membership, Server};
+use ledger::postgres::{
+    self, Cluster, Database, Fed, Feed, FeedOptions, Kept, Membership, OffsetRows, OwnerRow, PostgresLedger,
+    PostgresReader, Server,
+};
+use ledger::{ClusterId, Storage};
+use tempfile::TempDir;
+use test_servers::postgres::{Postgres, execute};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -22,7 +30,10 @@ const CLUSTER: Cluster = Cluster { id: ClusterId([5; 16]), shards: 1, key_print:
 #[derive(Clone)]
 struct Nodes {
     server: Server,
-    inbound: Arc<Mutex<HashMap<String, Inbound>>>,
+    inbound: Arc<Mutex<HashMap<String, (Inbound, Feed)>>>,
+    feed: FeedOptions,
+    /// Where each node reports a fork, in a file with its name.
+    forks: Arc<TempDir>,
 }
 
 struct Running {
@@ -32,7 +43,10 @@ struct Running {
 }
 
 /// Calls another node of the same process.
-struct Direct(Option<Inbound>);
+struct Direct {
+    name: String,
+    other: Option<(Inbound, Feed)>,
+}
 
 impl Peer for Direct {
     fn call(
@@ -42,7 +56,7 @@ impl Peer for Direct {
         _give_up: tokio::time::Instant,
     ) -> BoxFuture<'_, Result<CallReply, PeerError>> {
         Box::pin(async move {
-            let inbound = self.0.as_ref().ok_or(PeerError::Unreachable)?;
+            let (inbound, _) = self.other.as_ref().ok_or(PeerError::Unreachable)?;
             inbound.call(call, epoch).await.map_err(PeerError::NotOwner)
         })
     }
@@ -50,14 +64,41 @@ impl Peer for Direct {
     fn follow(&self, _notices: Notices) -> BoxFuture<'_, ()> {
         Box::pin(std::future::pending())
     }
+
+    fn tail(&self, epoch: u64, kept: Kept) -> BoxFuture<'_, bool> {
+        Box::pin(async move {
+            let (Some((inbound, feed)), Some(after)) = (&self.other, kept.end()) else { return true };
+            let mut subscription = feed.subscribe(&self.name, epoch, after).await;
+            let receipts = subscription.receipts();
+            while let Some(fed) = subscription.next().await {
+                match fed {
+                    Fed::Batch(before, row) => {
+                        if !kept.receive(subscription.epoch(), before, row) {
+                            return false;
+                        }
+                        receipts.received(kept.end().unwrap().next);
+                    }
+                    Fed::Durable(next) => {
+                        let Some(now) = inbound.now_if_owner() else { continue };
+                        kept.durable(subscription.epoch(), next, now);
+                    }
+                }
+            }
+            false
+        })
+    }
 }
 
 impl Nodes {
     fn new() -> Nodes {
-        let url = test_servers::postgres::shared().create_database();
+        Nodes::on(&test_servers::postgres::shared().create_database())
+    }
+
+    fn on(url: &str) -> Nodes {
         let server = Server { config: url.parse().unwrap(), tls: None, unsafe_no_sync: true };
         postgres::initialize(&server, CLUSTER).unwrap();
-        Nodes { server, inbound: Arc::default() }
+        let forks = Arc::new(tempfile::tempdir().unwrap());
+        Nodes { server, inbound: Arc::default(), feed: FeedOptions::default(), forks }
     }
 
     fn database(&self, name: &str) -> Database {
@@ -66,17 +107,32 @@ impl Nodes {
 
     fn start(&self, name: &str, takeover_after: Duration) -> Running {
         let (router, handle) = Router::new(RouterOptions::default());
-        self.inbound.lock().unwrap().insert(name.to_owned(), router.inbound());
-        let node =
-            Node { name: name.to_owned(), address: name.to_owned(), version: "1".to_owned(), takeover_after };
-        let (phase, receiver) = watch::channel(Phase::Serve);
-        let inbound = self.inbound.clone();
-        let connect = move |address: &NodeAddress| -> Arc<dyn Peer> {
-            Arc::new(Direct(inbound.lock().unwrap().get(&*address.address).cloned()))
+        let feed = Feed::new(self.feed);
+        self.inbound.lock().unwrap().insert(name.to_owned(), (router.inbound(), feed.clone()));
+        let node = Node {
+            name: name.to_owned(),
+            address: name.to_owned(),
+            version: "1".to_owned(),
+            takeover_after,
+            replaces: false,
         };
-        let supervisor =
-            Supervisor::new(node, self.database(name), router, receiver, Options::default, connect);
+        let (phase, receiver) = watch::channel(Phase::Serve);
+        let (inbound, name) = (self.inbound.clone(), name.to_owned());
+        let (database, fork_file) = (self.database(&name), self.forks.path().join(&name));
+        let connect = move |address: &NodeAddress| -> Arc<dyn Peer> {
+            let other = inbound.lock().unwrap().get(&*address.address).cloned();
+            Arc::new(Direct { name: name.clone(), other })
+        };
+        let supervisor = Supervisor::new(node, database, router, receiver, Options::default, connect)
+            .with_feed(feed)
+            .with_fork_file(fork_file);
         Running { handle, phase, task: tokio::spawn(supervisor.run()) }
+    }
+
+    /// Waits until the owner feeds a standby.
+    async fn is_feeding(&self, owner: &str) {
+        let feed = self.inbound.lock().unwrap()[owner].1.clone();
+        feed.standbys().wait_for(|standbys| *standbys > 0).await.unwrap();
     }
 
     /// Waits until a node owns the ledger.
@@ -216,4 +272,194 @@ async fn c13_of_several_nodes_that_start_at_once_one_owns_and_the_others_follow(
         node.phase.send_replace(Phase::End);
         node.task.await.unwrap().unwrap();
     }
+}
+
+/// A primary with a replica that no longer follows it, and nodes that use whichever of them takes writes.
+struct Replicated {
+    primary: Postgres,
+    replica: Postgres,
+    nodes: Nodes,
+}
+
+impl Replicated {
+    fn start() -> Replicated {
+        let primary = Postgres::start(&["fsync=off"]);
+        let database = primary.create_database();
+        let replica = primary.start_replica(&["fsync=off"]);
+        let (_, name) = database.rsplit_once('/').unwrap();
+        let hosts = format!("127.0.0.1:{},127.0.0.1:{}", primary.port(), replica.port());
+        Replicated { nodes: Nodes::on(&format!("postgres://postgres@{hosts}/{name}")), primary, replica }
+    }
+
+    /// From now on the replica gets nothing any more, at the latest.
+    fn detach(&self) {
+        self.replica.execute("postgres", "ALTER SYSTEM SET primary_conninfo = ''");
+        self.replica.execute("postgres", "SELECT pg_reload_conf()");
+        let receivers = "SELECT count(*) FROM pg_stat_wal_receiver";
+        while execute(&self.replica.url("postgres"), receivers) != [["0"]] {
+            std::thread::yield_now();
+        }
+    }
+
+    async fn fail_over(mut self) -> Replicated {
+        let promote = move || {
+            self.primary.kill();
+            self.replica.promote();
+            self
+        };
+        tokio::task::spawn_blocking(promote).await.unwrap()
+    }
+}
+
+const LOST: u128 = 120;
+
+async fn submit_all(handle: &Handle, ids: std::ops::RangeInclusive<u128>) {
+    for id in ids {
+        handle.submit(task(id)).await.unwrap();
+    }
+}
+
+async fn assert_all(handle: &Handle, ids: std::ops::RangeInclusive<u128>) {
+    for id in ids {
+        assert!(handle.task(scope(), TaskId(id)).await.unwrap().is_some(), "task {id} was acknowledged");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn c9_a_promoted_replica_without_the_last_commits_gets_them_from_the_owner() {
+    let database = Replicated::start();
+    let nodes = database.nodes.clone();
+    let a = nodes.start("a", TAKEOVER_AFTER);
+    submit_all(&a.handle, 1..=10).await;
+    let b = nodes.start("b", TAKEOVER_AFTER);
+    nodes.is_feeding("a").await;
+    database.detach();
+    submit_all(&b.handle, 11..=10 + LOST).await;
+    let _database = database.fail_over().await;
+    b.handle.submit(task(11 + LOST)).await.unwrap();
+    for node in [&a, &b] {
+        assert_all(&node.handle, 1..=11 + LOST).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn c9_a_standby_appends_what_the_replica_lacks_when_the_owner_died_too() {
+    let mut database = Replicated::start();
+    database.nodes.feed.answers_wait_for_standby = true;
+    let nodes = database.nodes.clone();
+    let (a, b) = (nodes.start("a", TAKEOVER_AFTER), nodes.start("b", TAKEOVER_AFTER));
+    submit_all(&a.handle, 1..=10).await;
+    let owner = Membership::new(nodes.database("test")).observe().await.unwrap().owner.unwrap();
+    let (owner, standby) = if owner.node == "a" { (a, b) } else { (b, a) };
+    database.detach();
+    submit_all(&standby.handle, 11..=10 + LOST).await;
+    database.primary.kill();
+    owner.task.abort();
+    drop(owner);
+    let database = database.fail_over().await;
+    assert_all(&standby.handle, 1..=10 + LOST).await;
+    // The database has them, too, and nobody needs the memory of the old owner.
+    standby.phase.send_replace(Phase::End);
+    standby.task.await.unwrap().unwrap();
+    let c = database.nodes.start("c", TAKEOVER_AFTER);
+    assert_all(&c.handle, 1..=10 + LOST).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn answers_wait_for_a_standby_and_new_work_is_refused_without_one() {
+    let mut nodes = Nodes::new();
+    nodes.feed.answers_wait_for_standby = true;
+    let a = nodes.start("a", TAKEOVER_AFTER);
+    let waiting = tokio::spawn({
+        let handle = a.handle.clone();
+        async move { handle.submit(task(1)).await }
+    });
+    let feed = nodes.inbound.lock().unwrap()["a"].1.clone();
+    let lacks = feed.lacks_standby();
+    feed.changes().wait_for(|_| lacks.load(std::sync::atomic::Ordering::Acquire)).await.unwrap();
+    assert_eq!(a.handle.submit(task(2)).await, Err(Unavailable::NoStandby));
+    assert!(!waiting.is_finished());
+    let b = nodes.start("b", TAKEOVER_AFTER);
+    waiting.await.unwrap().unwrap();
+    b.handle.submit(task(2)).await.unwrap();
+    assert_all(&a.handle, 1..=2).await;
+    drop((a, b));
+}
+
+/// Owns the ledger until it is stopped, without a supervisor.
+async fn own(nodes: &Nodes, node: &str) -> coordinator::Running {
+    let (server, options) = (nodes.server.clone(), postgres::Options::new(node, CLUSTER.key_print));
+    let start = move || coordinator::start(postgres::open(server, options).unwrap(), Options::default());
+    tokio::task::spawn_blocking(start).await.unwrap().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn c10_a_standby_with_another_history_refuses_and_names_the_position() {
+    let (nodes, url) = {
+        let url = test_servers::postgres::shared().create_database();
+        (Nodes::on(&url), url)
+    };
+    // An owner that is never suspected.
+    let mut membership = Membership::new(nodes.database("x"));
+    assert!(membership.try_lock().await.unwrap());
+    let first = own(&nodes, "x").await;
+    let row = OwnerRow { node: "x".to_owned(), address: "x".to_owned(), epoch: first.report.epoch };
+    membership.record_owner(&row, "").await.unwrap();
+    submit_all(&first.handle, 1..=10).await;
+    let before = first.handle.durable().next();
+    submit_all(&first.handle, 11..=10 + LOST).await;
+    let end = first.handle.durable().next();
+    let b = nodes.start("b", Duration::from_secs(3_600));
+    let knows_all = |row: &postgres::NodeRow| row.node == "b" && row.applied_next == end;
+    while !membership.list().await.unwrap().0.iter().any(knows_all) {}
+    first.stop().await.unwrap();
+    execute(&url, &format!("DELETE FROM lessor.batch WHERE first >= {before}"));
+    // Another node that knows nothing of what was lost goes on.
+    let other = own(&nodes, "y").await;
+    let report = loop {
+        match std::fs::read_to_string(nodes.forks.path().join("b")) {
+            Ok(report) if report.ends_with('\n') => break report,
+            _ => tokio::task::yield_now().await,
+        }
+    };
+    assert!(report.contains(&format!("\"firstDifferentPosition\":{before},")), "{report}");
+    assert!(report.contains(&format!("\"knownUpTo\":{},", end.0 - 1)), "{report}");
+    assert!(!b.task.is_finished(), "it forwards");
+    other.stop().await.unwrap();
+    b.phase.send_replace(Phase::End);
+    b.task.await.unwrap().unwrap();
+}
+
+/// C14: a node appends its record, and dies before it has told anybody.
+#[tokio::test(flavor = "multi_thread")]
+async fn c14_a_takeover_that_died_between_its_steps_is_completed_by_the_next_one() {
+    let nodes = Nodes::new();
+    let a = nodes.start("a", TAKEOVER_AFTER);
+    a.handle.submit(task(1)).await.unwrap();
+    nodes.owned_by("a").await;
+    a.task.abort();
+    drop(a);
+    let (database, mut membership) = (nodes.database("dead"), Membership::new(nodes.database("dead")));
+    // Whoever dies with the lock leaves it to the next.
+    while !membership.try_lock().await.unwrap() {}
+    let died = tokio::task::spawn_blocking(move || {
+        let standby = Standby::open(&PostgresReader::new(database.clone())).unwrap();
+        let offsets = Arc::new(OffsetRows::new(database.clone()));
+        let ledger = Box::new(PostgresLedger::open(database).unwrap());
+        let options = Options { node: "dead".to_owned(), ..Options::default() };
+        standby.take_over(Storage { ledger, offsets }, options).unwrap().report.epoch
+    });
+    assert_eq!(died.await.unwrap(), 2);
+    let announced = membership.observe().await.unwrap().owner.unwrap();
+    assert_eq!((announced.node.as_str(), announced.epoch), ("a", 1), "nobody was told");
+    drop(membership);
+
+    let b = nodes.start("b", TAKEOVER_AFTER);
+    b.handle.submit(task(2)).await.unwrap();
+    nodes.owned_by("b").await;
+    let owner = Membership::new(nodes.database("test")).observe().await.unwrap().owner.unwrap();
+    assert_eq!(owner.epoch, 3);
+    assert!(b.handle.task(scope(), TaskId(1)).await.unwrap().is_some());
+    b.phase.send_replace(Phase::End);
+    b.task.await.unwrap().unwrap();
 }

@@ -15,6 +15,7 @@ mod metrics;
 mod projection;
 mod projection_runner;
 mod purged;
+mod replica;
 mod request;
 mod rules;
 mod standby;
@@ -22,11 +23,11 @@ mod waiting;
 
 pub use batch_stats::BatchStats;
 pub use clock::{Clock, wall};
-pub use driver::{Failure, INBOX_REQUESTS, Options, Running, StartError, StartReport, start};
+pub use driver::{EMBEDDED_NODE, Failure, INBOX_REQUESTS, Options, Running, StartError, StartReport, start};
 pub use engine::{Activity, Liveness, Registered, Registration, Registry, WorkerStatus};
 pub use handle::{
-    BoxFuture, Call, CallReply, Handle, Inbound, NodeAddress, Notice, NoticeSource, Notices, OwnerHint, Peer,
-    PeerError, RegistryCall, RegistryReply, Router, RouterOptions,
+    BoxFuture, Call, CallReply, Consistency, Handle, Inbound, NodeAddress, Notice, NoticeSource, Notices,
+    OwnerHint, Peer, PeerError, RegistryCall, RegistryReply, Router, RouterOptions,
 };
 pub use history::{History, HistoryError, HistoryReader, MAX_HISTORY_RECORDS};
 pub use journal_line::JournalLine;
@@ -37,6 +38,7 @@ pub use metrics::{Metrics, limited_counter};
 pub use projection::Projection;
 pub use projection_runner::ProjectionRunner;
 pub use purged::PurgedTask;
+pub use replica::Replica;
 pub use request::{
     Answers, Batch, BatchItem, Depth, Order, OrderRefusal, OrderWorker, Progress, Read, Reply, Request,
     Status, TaskDetail, TenantStatus, TenantWorker, Unavailable, WaitCondition, WorkerView,

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use authority::command::{RedriveAnswer, Refusal, SubmitAnswer, Verdict};
 use authority::{Answer, DeadReason};
-use prometheus::{Histogram, HistogramOpts, IntCounter, IntCounterVec, Opts, Registry, exponential_buckets};
+use prometheus::{
+    Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, Opts, Registry, exponential_buckets,
+};
 
 use crate::batch_stats::BatchStats;
 use crate::request::Reply;
@@ -65,6 +67,11 @@ define_metrics! {
         histogram("lessor_ledger_sync_seconds", "Time to write a batch of records and to sync it.", SYNC_BUCKETS);
     batch_records: Histogram = histogram("lessor_ledger_batch_records", "Records in a batch.", RECORD_BUCKETS);
     batch_bytes: Histogram = histogram("lessor_ledger_batch_bytes", "Size of a batch.", BYTE_BUCKETS);
+    fed_standbys: IntGauge =
+        gauge("lessor_fed_standbys", "Standbys that receive every batch from this node; 0 if it is not the owner.");
+    forked: IntGauge = gauge(
+        "lessor_ledger_forked", "1 when the database has another history than this node, which then owns nothing."
+    );
 }
 
 impl Default for Metrics {
@@ -103,6 +110,16 @@ impl Metrics {
         }
         stats.waited_ms.iter().for_each(|ms| self.queue_time.observe(seconds(*ms)));
         stats.ran_ms.iter().for_each(|ms| self.execution_time.observe(seconds(*ms)));
+    }
+
+    /// How many standbys receive the batches of this node.
+    pub fn set_fed_standbys(&self, standbys: usize) {
+        self.fed_standbys.set(standbys as i64);
+    }
+
+    /// The storage has another history than this node.
+    pub fn set_forked(&self) {
+        self.forked.set(1);
     }
 
     /// An answer is out.
@@ -168,6 +185,10 @@ fn counter(name: &str, help: &str) -> IntCounter {
     IntCounter::new(name, help).expect("the name is written here and is a good one")
 }
 
+fn gauge(name: &str, help: &str) -> IntGauge {
+    IntGauge::new(name, help).expect("the name is written here and is a good one")
+}
+
 fn counters(name: &str, help: &str, label: &str) -> IntCounterVec {
     IntCounterVec::new(Opts::new(name, help), &[label]).expect("the names are written here and are good ones")
 }
@@ -186,7 +207,7 @@ mod tests {
     fn s3_57_every_figure_has_a_name_of_its_own_and_begins_at_zero() {
         let (metrics, registry) = (Metrics::default(), Registry::new());
         metrics.register(&registry).unwrap();
-        assert_eq!(registry.gather().len(), 16);
+        assert_eq!(registry.gather().len(), 18);
         assert!(metrics.register(&registry).is_err(), "nothing is shown twice");
         let stats = BatchStats {
             records: 3,

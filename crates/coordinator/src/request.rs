@@ -312,6 +312,10 @@ pub enum Unavailable {
     Overloaded,
     #[error("no node serves requests right now: the last owner of the ledger is gone, or cannot be reached")]
     NoOwner,
+    #[error(
+        "no standby receives what is recorded, and answers wait for one (cluster.answers_wait_for_standby): start another node"
+    )]
+    NoStandby,
     #[error("the disk is full: nothing can be recorded until space is freed")]
     NoSpace,
     #[error(

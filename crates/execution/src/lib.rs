@@ -6,6 +6,7 @@
 
 pub mod action;
 pub mod any;
+pub mod cached_result;
 pub mod command;
 pub mod digest;
 mod directory;

@@ -22,6 +22,7 @@ pub enum WantedChanges {
 /// The net change of some records, which follow each other.
 #[derive(Clone, Debug, Default)]
 pub struct Changes {
+    /// Also those that were purged again: what was enqueued for them must not become a task twice.
     pub created: BTreeSet<TaskId>,
     pub purged: BTreeSet<TaskId>,
     /// The tasks that were touched, as they are after the last of the records.
@@ -99,7 +100,6 @@ impl Changes {
         if let Event::TasksPurged(purged) = event {
             for task in &purged.tasks {
                 self.touched.remove(task);
-                self.created.remove(task);
                 self.purged.insert(*task);
                 let attempts = (*task, 0)..=(*task, u32::MAX);
                 let of_task: Vec<_> = self.attempts.range(attempts).map(|(key, _)| *key).collect();
@@ -153,7 +153,6 @@ impl Changes {
     pub fn merge(&mut self, later: &Changes) {
         for id in &later.purged {
             self.tasks.remove(id);
-            self.created.remove(id);
             self.attempts.retain(|(task, _), _| task != id);
         }
         self.purged.extend(&later.purged);

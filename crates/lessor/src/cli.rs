@@ -4,7 +4,8 @@ use clap::{Parser, Subcommand};
 
 use crate::client::{key, queue, submit, task};
 use crate::{
-    audit, check_config, cluster, conformance, init, log, migrate, nodes, run, serve, tables, up, worker,
+    audit, check_config, cluster, conformance, init, log, migrate, node_command, nodes, run, serve, tables,
+    up, worker,
 };
 
 /// Leases work to workers that may crash, stall, repeat themselves or lie, and accepts exactly one outcome for each
@@ -44,6 +45,8 @@ pub(crate) enum Command {
     Cluster(cluster::Options),
     /// List the nodes of a cluster, and who owns the ledger
     Nodes(nodes::Options),
+    /// Let a node of a cluster leave
+    Node(node_command::Options),
     /// Move the ledger between a data directory and PostgreSQL, verbatim
     Migrate(migrate::Options),
     /// Read the ledger offline: verify it, print it, explain the past

@@ -1,12 +1,14 @@
-//! Opens the content store and the action cache beside the ledger.
+//! Opens the content store and the action cache beside the ledger, or those of a content server.
 
 use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use authority::Scope;
 use blobs::{ActionCache, Blobs, Local, OpenError, Options, ReadLimiter, Store, Tenant};
+use reapi_client::{ContentServer, MAX_READS};
 use server::Metrics;
 use server::reapi::{ActionCacheWriter, Content, Instances, Results};
 use tokio::sync::mpsc;
@@ -16,6 +18,9 @@ use crate::data_dir::{DataDir, Refused};
 
 /// The default directory of the content store, in the data directory.
 const DIRECTORY: &str = "content";
+
+/// How long a reader of a large blob waits while too many are read from the content server.
+const MAX_WAIT_FOR_A_READ: Duration = Duration::from_secs(10);
 
 /// The stores in their directories, for the end of the process.
 pub(crate) struct Stores(Vec<Arc<Local>>);
@@ -55,6 +60,20 @@ pub(crate) fn open(
         _ => error,
     })?;
     let mut stores = Stores(vec![local.clone()]);
+    let (settings, instances) = (config.reapi(), Instances::new(instances));
+    if let Some((url, connector)) = storage.content_server()? {
+        let server = ContentServer::new(&url, connector, local).context("storage.url cannot be used")?;
+        let server = Arc::new(server);
+        let limited = ReadLimiter::with_limit(server.clone(), MAX_READS, MAX_WAIT_FOR_A_READ);
+        let results = Results::counted(server.clone() as Arc<dyn ActionCache>, metrics.clone());
+        let cache_writer = ActionCacheWriter::new(results.clone(), tokio::runtime::Handle::current());
+        let blobs = metrics.blobs(Arc::new(limited) as Arc<dyn Blobs>);
+        return Ok((
+            Content { blobs, action_cache: server, results, settings, instances },
+            cache_writer,
+            stores,
+        ));
+    }
     let results = match storage.action_cache.root_dir.as_ref().filter(|other| *other != cas) {
         None => local.clone(),
         Some(other) => {
@@ -67,8 +86,6 @@ pub(crate) fn open(
     let cache_writer = ActionCacheWriter::new(results.clone(), tokio::runtime::Handle::current());
     let blobs = metrics.blobs(Arc::new(ReadLimiter::new(local.clone())) as Arc<dyn Blobs>);
     let action_cache = local as Arc<dyn ActionCache>;
-    let settings = config.reapi();
-    let instances = Instances::new(instances);
     Ok((Content { blobs, action_cache, results, settings, instances }, cache_writer, stores))
 }
 

@@ -21,6 +21,10 @@ pub(crate) const MIGRATING: &str = "ledger.migrating";
 /// Names the cluster that a directory belongs to, if its ledger is in a database.
 const CLUSTER: &str = "cluster.id";
 const LISTEN: &str = "listen";
+/// The lock of the process that uses the directory of a node.
+const PROCESS_LOCK: &str = "process.lock";
+/// The directory within that of a node for a process that replaces the one that uses it.
+const SECOND_SLOT: &str = "2";
 /// Names in a data directory that appear only after the ledger has its identity.
 const WRITTEN_AFTER_THE_LEDGER: [&str; 2] = [LEASE_KEY, ledger_backend::BESIDE_LEDGER];
 const LEASE_KEY_BYTES: usize = 32;
@@ -56,7 +60,10 @@ pub(crate) enum Refused {
     OwnLedger(String),
     #[error("{0} belongs to a node of another cluster; choose another directory")]
     OtherCluster(String),
-    #[error("{0} is in use by another lessor process; stop that process, or choose another directory")]
+    #[error(
+        "{0} is in use by another lessor process; stop that process, or choose another directory; a node of a cluster is \
+         replaced by `lessor serve --replace`"
+    )]
     InUse(String),
     #[error("cannot {verb} {path}: {why}")]
     Unusable { verb: &'static str, path: String, why: std::io::Error },
@@ -89,8 +96,15 @@ pub(crate) fn parse_lease_key(bytes: &[u8]) -> Option<[u8; LEASE_KEY_BYTES]> {
     bytes.try_into().ok().or_else(checked)
 }
 
+/// The directories of the processes of one node: while one process replaces another, both run.
+pub(crate) fn slots(data: &Path) -> [PathBuf; 2] {
+    [data.to_owned(), data.join(SECOND_SLOT)]
+}
+
 pub(crate) struct DataDir {
     path: PathBuf,
+    /// Held for the life of the process.
+    _lock: Option<fs::File>,
     /// Whether there was no ledger in it before.
     pub is_new: bool,
 }
@@ -127,7 +141,7 @@ impl DataDir {
         close_to_others(path);
         // First of all, so that a start which fails or is killed later leaves a directory that the next start takes up.
         files::create_dir_durably(&ledger, DIRECTORY_MODE).map_err(Refused::unusable("create", &ledger))?;
-        Ok(DataDir { path: path.to_path_buf(), is_new })
+        Ok(DataDir { path: path.to_path_buf(), _lock: None, is_new })
     }
 
     /// Opens the directory of a node whose ledger is in the database of a cluster. A missing or empty directory is
@@ -152,7 +166,22 @@ impl DataDir {
             Err(error) => return Err(Refused::unusable("read", &marker)(error).into()),
         }
         close_to_others(path);
-        Ok(DataDir { path: path.to_path_buf(), is_new: is_blank })
+        let lock = files::lock(&path.join(PROCESS_LOCK)).map_err(|error| match error {
+            files::LockError::InUse => Refused::InUse(shown()),
+            files::LockError::Io(error) => Refused::unusable("lock", path)(error),
+        })?;
+        Ok(DataDir { path: path.to_path_buf(), _lock: Some(lock), is_new: is_blank })
+    }
+
+    /// As [`DataDir::open_for_node`], for a process that replaces another one, which may use the directory.
+    pub(crate) fn open_to_replace(path: &Path, cluster: ClusterId) -> Result<DataDir> {
+        let [first, second] = slots(path);
+        match DataDir::open_for_node(&first, cluster) {
+            Err(error) if matches!(error.downcast_ref(), Some(Refused::InUse(_))) => {
+                DataDir::open_for_node(&second, cluster)
+            }
+            opened => opened,
+        }
     }
 
     /// Prepares a directory for the ledger of a cluster that is migrated into it. What a migration that was cut off has left

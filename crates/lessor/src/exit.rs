@@ -27,7 +27,9 @@ pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
     if let Some(not_run) = error.downcast_ref::<crate::run::Error>() {
         return ExitCode::from(not_run.exit_code());
     }
-    if error.is::<Failure>() || error.is::<cluster::Error>() || failed_at_start {
+    if matches!(error.downcast_ref(), Some(cluster::Error::NameTaken { .. })) {
+        ExitCode::from(FAILED)
+    } else if error.is::<Failure>() || error.is::<cluster::Error>() || failed_at_start {
         ExitCode::from(LEDGER_FAILED)
     } else if error.is::<StartError>()
         || error.is::<crate::data_dir::Refused>()

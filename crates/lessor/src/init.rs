@@ -64,6 +64,7 @@ async fn create(options: &Options) -> Result<server::NewKey> {
         queues: Vec::new(),
         worker: None,
         insecure: false,
+        replaces: false,
     };
     let (path, backend) = (data.path().to_owned(), ledger_backend::file_options(&options.data, &start)?);
     let started = tokio::task::spawn_blocking(move || -> Result<_> {

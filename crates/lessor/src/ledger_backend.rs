@@ -43,9 +43,10 @@ impl Backend {
     }
 
     /// Opens the directory for everything but the ledger; the ledger of the file backend is in it too.
-    pub(crate) fn open_data_dir(&self, path: &Path, may_create: bool) -> Result<DataDir> {
+    pub(crate) fn open_data_dir(&self, path: &Path, start: &Start) -> Result<DataDir> {
         match self {
-            Backend::File(_) => DataDir::open(path, may_create),
+            Backend::File(_) => DataDir::open(path, start.may_create),
+            Backend::Postgres(node) if start.replaces => DataDir::open_to_replace(path, node.cluster),
             Backend::Postgres(node) => DataDir::open_for_node(path, node.cluster),
         }
     }

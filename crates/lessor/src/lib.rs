@@ -23,7 +23,9 @@ mod logging;
 mod machine;
 mod migrate;
 mod node;
+mod node_command;
 mod nodes;
+mod replacement;
 mod run;
 mod serve;
 mod server_coordinator;
@@ -56,6 +58,7 @@ pub fn main() -> ExitCode {
         Command::Audit(options) => audit::run(&options),
         Command::Cluster(options) => cluster::run(&options).map(|()| ExitCode::SUCCESS),
         Command::Nodes(options) => nodes::run(&options).map(|()| ExitCode::SUCCESS),
+        Command::Node(options) => node_command::run(&options).map(|()| ExitCode::SUCCESS),
         Command::Migrate(options) => migrate::run(&options).map(|()| ExitCode::SUCCESS),
         Command::Log(options) => log::run(&options),
         Command::Tables(options) => tables::run(&options),

@@ -13,7 +13,8 @@ use crate::ledger_backend::DatabaseNode;
 #[derive(clap::Args)]
 #[command(after_help = "\
 Asks the database, so it works on any machine that reaches it, also when no node runs. A node that was not seen for some \
-seconds is gone or cut off from the database. LAG is the number of records that a standby has not applied yet.
+seconds is gone or cut off from the database. A node that is draining leaves the cluster. LAG is the number of records that a \
+standby has not applied yet. FED says whether the owner sends its batches to a standby; the others read them from the database.
 
 Example:
   lessor nodes --config lessor.toml")]
@@ -71,18 +72,29 @@ fn shard_table(shards: &[ShardRow]) -> Table {
 }
 
 fn node_table(nodes: &[NodeRow], shards: &[ShardRow]) -> Table {
-    let mut table = Table::new(&["NODE", "ROLE", "ADDRESS", "VERSION", "SEEN", "LAG"]);
+    let mut table = Table::new(&["NODE", "ROLE", "ADDRESS", "VERSION", "SEEN", "LAG", "FED", "CONNECTIONS"]);
     for node in nodes {
         table.row([
             Cell::text(&node.node),
-            Cell::text(if owns(node, shards) { "owner" } else { "standby" }),
+            Cell::text(role(node, shards)),
             Cell::text(&node.address),
             Cell::text(&node.version),
             Cell::text(ago(node.seen_ms)),
             Cell::text(lag(node, shards).map_or_else(String::new, |lag| lag.to_string())),
+            Cell::text(is_fed(node, shards).map_or("", |is_fed| if is_fed { "yes" } else { "no" })),
+            Cell::text(node.connections.to_string()),
         ]);
     }
     table
+}
+
+fn role(node: &NodeRow, shards: &[ShardRow]) -> &'static str {
+    match (owns(node, shards), node.is_draining) {
+        (true, false) => "owner",
+        (true, true) => "owner, draining",
+        (false, false) => "standby",
+        (false, true) => "draining",
+    }
 }
 
 fn owns(node: &NodeRow, shards: &[ShardRow]) -> bool {
@@ -93,6 +105,11 @@ fn owns(node: &NodeRow, shards: &[ShardRow]) -> bool {
 fn lag(node: &NodeRow, shards: &[ShardRow]) -> Option<u64> {
     let shard = shards.first().filter(|_| !owns(node, shards))?;
     Some(shard.next.0.saturating_sub(node.applied_next.0))
+}
+
+/// Whether the owner sends its batches to a standby.
+fn is_fed(node: &NodeRow, shards: &[ShardRow]) -> Option<bool> {
+    (!owns(node, shards)).then_some(node.is_fed)
 }
 
 fn ago(ms: u64) -> String {
@@ -111,6 +128,9 @@ fn node_json(node: &NodeRow, shards: &[ShardRow]) -> Value {
         "version": node.version,
         "seenMsAgo": node.seen_ms,
         "lag": lag(node, shards),
+        "fed": is_fed(node, shards),
+        "draining": node.is_draining,
+        "connections": node.connections,
     })
 }
 

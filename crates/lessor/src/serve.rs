@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use tracing::level_filters::LevelFilter;
 
-use crate::config::Config;
+use crate::config::{Config, LedgerBackend};
 use crate::logging;
 use crate::serving::{self, Start};
 
@@ -34,6 +34,11 @@ pub(crate) struct Options {
     #[arg(long)]
     pub drop_unverified_tail: bool,
 
+    /// Replace the process that runs with the same data directory, as a node of a cluster: take its port, its name and its
+    /// ledger without losing a connection. Without such a process, start as usual
+    #[arg(long)]
+    pub replace: bool,
+
     /// Serve an address that others can reach without authentication: everyone who can reach it can run commands
     #[arg(long)]
     pub insecure: bool,
@@ -41,6 +46,12 @@ pub(crate) struct Options {
 
 pub(crate) fn run(options: &Options) -> Result<()> {
     let config = Config::read(&options.config)?;
+    ensure!(
+        !options.replace || config.ledger.backend == LedgerBackend::Postgres,
+        "--replace needs a ledger that two processes can share, and {} has it in a data directory; stop the other process \
+         first, or set ledger.backend = \"postgres\"",
+        options.config.display()
+    );
     let _log = logging::start(if options.verbose { LevelFilter::DEBUG } else { LevelFilter::INFO });
     let start = Start {
         may_create: options.init,
@@ -48,6 +59,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         queues: vec![config.exec_queue()],
         worker: None,
         insecure: options.insecure,
+        replaces: options.replace,
     };
     serving::run(config, start)
 }

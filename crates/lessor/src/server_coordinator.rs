@@ -9,7 +9,7 @@ use ledger::{ClusterId, file};
 
 use crate::config::Config;
 use crate::ledger_backend::{self, DatabaseNode};
-use crate::node::{Handover, Node};
+use crate::node::{Departure, Joining, Node};
 
 /// Longest wait for the projections at a start.
 const MAX_CATCH_UP: Duration = Duration::from_secs(10);
@@ -41,13 +41,19 @@ impl Coordinator {
     pub(crate) async fn join(
         node: DatabaseNode,
         config: &Config,
+        joining: Joining,
         options: impl Fn(ClusterId) -> Options + Send + 'static,
     ) -> Result<(Coordinator, Vec<String>)> {
         let id = node.cluster;
         let notice = format!("The ledger is in {} (node {})", node.server.address(), node.options.node);
         let place = format!("cannot use the ledger in {}", node.server.address());
-        let node = Node::start(node, config, move || options(id)).await.context(place)?;
-        let blobs = "Blobs are stored on this node only: send builds that share them to one node".to_owned();
+        let node = Node::start(node, config, joining, move || options(id)).await.context(place)?;
+        let blobs = match &config.storage.url {
+            Some(url) => format!("Blobs and results are on the content server {url}"),
+            None => "Blobs are stored on this node only: name a content server for all nodes in storage.url, or send \
+                     builds that share them to one node"
+                .to_owned(),
+        };
         Ok((Coordinator::Node(Box::new(node)), vec![notice, blobs]))
     }
 
@@ -66,11 +72,18 @@ impl Coordinator {
         }
     }
 
-    /// Hands the ledger over when the server is about to stop.
-    pub(crate) fn handover(&self) -> Handover {
+    /// Takes the name of the node from the process that this one replaces.
+    pub(crate) async fn take_name(&mut self) {
+        if let Coordinator::Node(node) = self {
+            node.take_name().await;
+        }
+    }
+
+    /// The departure from the cluster, when the server is about to stop.
+    pub(crate) fn departure(&self) -> Departure {
         match self {
-            Coordinator::Own(_) => Handover::default(),
-            Coordinator::Node(node) => node.handover(),
+            Coordinator::Own(_) => Departure::default(),
+            Coordinator::Node(node) => node.departure(),
         }
     }
 

@@ -17,10 +17,13 @@ use server::{RedisOptions, RedisStreams};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 
 use crate::banner::Execution;
-use crate::config::{Config, Redis};
+use crate::config::{Config, LedgerBackend, Redis};
 use crate::ledger_backend::Backend;
+use crate::node::{Joining, WhyLeave};
+use crate::replacement::{Predecessor, Replaceable};
 use crate::server_coordinator::Coordinator;
 use crate::stop_signals::StopSignals;
 use crate::worker::{Embedded, EmbeddedOptions, Instances};
@@ -28,6 +31,8 @@ use crate::{admin_key, banner, content, machine};
 
 /// Connections that may wait to be accepted: after a restart every worker comes back at once.
 const BACKLOG: u32 = 4_096;
+/// Longest time between the loss of the name and the loss of the socket to another process.
+const MAX_REPLACING: Duration = Duration::from_millis(500);
 
 /// Where the server can be reached, and how.
 pub(crate) struct Address {
@@ -51,6 +56,8 @@ pub(crate) struct Start {
     pub worker: Option<EmbeddedOptions>,
     /// Whether it may listen beyond loopback without authentication.
     pub insecure: bool,
+    /// Whether it replaces the process that runs with the same data directory.
+    pub replaces: bool,
 }
 
 /// Serves until a signal says to stop, or the ledger or the worker of this process fails.
@@ -61,7 +68,13 @@ pub(crate) fn run(config: Config, start: Start) -> Result<()> {
 
 async fn serve(config: Config, start: Start) -> Result<()> {
     let connections = machine::connections();
-    let limits = server::Limits { max_connections: connections.from_clients, ..server::Limits::default() };
+    let max_linger = match config.ledger.backend {
+        LedgerBackend::File => Duration::ZERO,
+        // The other nodes serve meanwhile.
+        LedgerBackend::Postgres => Duration::from_secs(config.cluster.drain_s),
+    };
+    let max_connections = connections.from_clients;
+    let limits = server::Limits { max_connections, max_linger, ..server::Limits::default() };
     let warning = config.check_access(start.insecure, start.worker.is_some())?;
     let (issuers, certificates) = (config.auth.issuers()?, config.auth.certificates()?);
     let tls = config.server.tls.files().map(server::Tls::load).transpose();
@@ -70,8 +83,15 @@ async fn serve(config: Config, start: Start) -> Result<()> {
         Backend::prepare(&config, &start).map(|found| (found, config, start))
     })
     .await??;
-    let data = backend.open_data_dir(&config.data.dir, start.may_create)?;
-    let listener = listen(config.server.address)?;
+    let predecessor = match start.replaces {
+        true => Predecessor::find(&config.data.dir)?,
+        false => None,
+    };
+    let data = backend.open_data_dir(&config.data.dir, &start)?;
+    let listener = match &predecessor {
+        Some(predecessor) => take_socket(predecessor, config.server.address)?,
+        None => listen(config.server.address)?,
+    };
     let listening = listener.local_addr().context("the listening socket has no address")?;
     let address = Address { listening, is_tls: tls.is_some() };
     let execution = match (config.capabilities.exec_enabled, start.worker.is_some()) {
@@ -109,7 +129,14 @@ async fn serve(config: Config, start: Start) -> Result<()> {
     let opening = opening.transpose()?;
     let (mut coordinator, mut notices) = match backend {
         Backend::File(backend) => Coordinator::start_own(path, *backend, start_options).await?,
-        Backend::Postgres(node) => Coordinator::join(*node, &config, start_options).await?,
+        Backend::Postgres(node) => {
+            let metrics = metrics.clone();
+            let joining = Joining {
+                replaces: predecessor.is_some(),
+                connections: Box::new(move || metrics.open_connections()),
+            };
+            Coordinator::join(*node, &config, joining, start_options).await?
+        }
     };
     let report = coordinator::StartReport { took: began.elapsed(), ..coordinator.report().await? };
     configure(coordinator.handle(), start.queues).await?;
@@ -159,12 +186,37 @@ async fn serve(config: Config, start: Start) -> Result<()> {
     notices.extend(worker.as_mut().and_then(|worker| worker.notice.take()));
     banner::print(&data, &address, (&report, &notices), execution);
 
+    let replaceable =
+        (limits.max_linger > Duration::ZERO).then(|| Replaceable::start(data.path(), &listener));
+    let replaceable = replaceable.transpose().unwrap_or_else(|error| {
+        tracing::warn!(%error, "this process cannot be replaced by another one while it runs");
+        None
+    });
+    if let Some(predecessor) = predecessor {
+        coordinator.take_name().await;
+        if let Err(error) = predecessor.relieve() {
+            tracing::warn!(%error, "the process that was to be replaced is gone");
+        }
+    }
     let listener = server::Listener { tcp: listener, tls, in_process: connections_in_process };
-    let (leaving, handover) = (app.clone(), coordinator.handover());
+    let (leaving, departure) = (app.clone(), coordinator.departure());
     let mut worker_failed = None;
     let stop = async {
         tokio::select! {
             signal = signals.received(1) => tracing::info!(signal, "stopping; a second signal stops at once"),
+            () = replaced(&replaceable) => {
+                tracing::info!("another process serves on the same socket; leaving");
+                leaving.give_socket_away();
+            }
+            why = departure.wanted() => {
+                tracing::info!(?why, "leaving the cluster; two signals stop at once");
+                // A process that replaces this one takes its name just before its socket.
+                let is_replaced = why == WhyLeave::NameLost
+                    && timeout(MAX_REPLACING, replaced(&replaceable)).await.is_ok();
+                if is_replaced {
+                    leaving.give_socket_away();
+                }
+            }
             error = failed(&mut worker) => {
                 let error = error.context("the worker of this process has failed (--no-worker serves without one)");
                 tracing::error!(error = format!("{error:#}"), "stopping");
@@ -172,11 +224,18 @@ async fn serve(config: Config, start: Start) -> Result<()> {
             }
         }
         leaving.leave();
-        handover.drain();
+        departure.begin();
         if let Some(worker) = worker {
             worker.drain().await;
         }
-        tracing::info!("no new connections; open requests are finished");
+        if limits.max_linger.is_zero() {
+            tracing::info!("no new connections; open requests are finished");
+        } else {
+            tracing::info!(
+                at_most_s = limits.max_linger.as_secs(),
+                "serving on until connections have ended"
+            );
+        }
     };
     let served = tokio::select! {
         _ = server::serve_with(listener, app, limits, stop) => Ok(()),
@@ -212,6 +271,25 @@ async fn failed(worker: &mut Option<Embedded>) -> anyhow::Error {
         Some(worker) => worker.failed().await,
         None => std::future::pending().await,
     }
+}
+
+/// Resolves once another process serves instead of this one.
+async fn replaced(replaceable: &Option<Replaceable>) {
+    match replaceable {
+        Some(replaceable) => replaceable.replaced().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// The listening socket of the process that this one replaces; one of its own when the configured address is another.
+fn take_socket(predecessor: &Predecessor, address: SocketAddr) -> Result<TcpListener> {
+    let taken = predecessor.listener().context("the socket of the other process cannot be used")?;
+    let is_same = address.port() == 0 || taken.local_addr().is_ok_and(|other| other == address);
+    if !is_same {
+        return listen(address);
+    }
+    taken.set_nonblocking(true).context("the socket of the other process cannot be used")?;
+    Ok(TcpListener::from_std(taken)?)
 }
 
 /// Checks the files of TLS on each SIGHUP, until this is dropped.

@@ -103,6 +103,13 @@ pub(crate) fn run(options: Options) -> Result<()> {
     let insecure = options.insecure;
     serving::run(
         config,
-        Start { may_create: true, drop_unverified_tail, queues: Vec::new(), worker, insecure },
+        Start {
+            may_create: true,
+            drop_unverified_tail,
+            queues: Vec::new(),
+            worker,
+            insecure,
+            replaces: false,
+        },
     )
 }

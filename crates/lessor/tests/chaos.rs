@@ -42,3 +42,9 @@ fn contracts_workers_of_all_contracts_share_a_queue_and_no_promise_is_broken() {
 fn workers_killed_and_stopped_lose_nothing_commit_nothing_twice_and_leave_nothing_behind() {
     run(Scenario::Workers);
 }
+
+/// Three nodes on PostgreSQL with a synchronous replica, each on a host of its own; clients never retry by themselves.
+#[test]
+fn cluster_nodes_and_database_fail_and_no_request_through_a_live_node_does() {
+    run(Scenario::Cluster);
+}

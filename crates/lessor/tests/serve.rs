@@ -2,8 +2,14 @@
 
 #[path = "serve/cluster.rs"]
 mod cluster;
+#[path = "serve/drain.rs"]
+mod drain;
+#[path = "serve/failures.rs"]
+mod failures;
 #[path = "serve/postgres.rs"]
 mod postgres;
+#[path = "serve/stale_reads.rs"]
+mod stale_reads;
 mod support;
 
 use std::fs;

@@ -35,9 +35,12 @@ pub trait Cas: Send + Sync + 'static {
 /// An error of the content store. A missing blob is not an error.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum CasError {
-    /// A later call may succeed: no connection, a timeout, a store that is full or about to stop.
+    /// A later call may succeed: no connection, a timeout, a store that is about to stop.
     #[error("the content store is unavailable: {0}")]
     Unavailable(String),
+    /// A later call may succeed: the store is full, or has too much to do.
+    #[error("the content store has no room: {0}")]
+    Exhausted(String),
     /// A later call would be refused again.
     #[error("the content store refuses: {0}")]
     Refused(String),
@@ -53,7 +56,8 @@ impl From<Status> for CasError {
         // A response that was damaged on the way says nothing about the request.
         let is_damaged = status.source().is_some_and(|source| source.is::<prost::DecodeError>());
         match status.code() {
-            Unavailable | ResourceExhausted | DeadlineExceeded | Aborted | Internal | Unknown | Cancelled => {
+            ResourceExhausted => CasError::Exhausted(why),
+            Unavailable | DeadlineExceeded | Aborted | Internal | Unknown | Cancelled => {
                 CasError::Unavailable(why)
             }
             _ if is_damaged => CasError::Unavailable(why),
@@ -75,7 +79,7 @@ impl From<CasError> for Failure {
             |message| Failure::new(Failure::CAS_UNAVAILABLE, ErrorCategory::Infrastructure, message);
         match error {
             CasError::File(_) => Failure::broken(message),
-            CasError::Unavailable(_) => unavailable(message).retryable(),
+            CasError::Unavailable(_) | CasError::Exhausted(_) => unavailable(message).retryable(),
             CasError::Refused(_) => unavailable(message),
         }
     }

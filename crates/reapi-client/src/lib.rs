@@ -5,6 +5,7 @@
 
 mod batches;
 mod cas;
+mod content_server;
 mod observed;
 mod retry;
 mod stream;
@@ -12,6 +13,7 @@ mod stream;
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bazel_remote_apis::google::longrunning::operations_client::OperationsClient;
@@ -27,7 +29,7 @@ use execution::reapi::content_addressable_storage_client::ContentAddressableStor
 use execution::reapi::execution_client::ExecutionClient;
 use execution::reapi::{
     self, ActionResult, BatchReadBlobsRequest, BatchUpdateBlobsRequest, FindMissingBlobsRequest,
-    GetActionResultRequest, GetCapabilitiesRequest, ServerCapabilities,
+    GetActionResultRequest, GetCapabilitiesRequest, ServerCapabilities, UpdateActionResultRequest,
 };
 use tokio::sync::OnceCell;
 use tonic::metadata::{Ascii, MetadataValue};
@@ -38,6 +40,7 @@ use wire::bytestream::byte_stream_client::ByteStreamClient;
 
 pub use batches::{Transfer, batches, transfers};
 pub use cas::{Cas, CasError, MAX_SMALL_BYTES};
+pub use content_server::{ContentServer, MAX_READS};
 pub use observed::{ObservedCas, Traffic};
 use retry::retried;
 
@@ -74,9 +77,11 @@ impl Default for Options {
 }
 
 pub struct Client {
+    connection: Channel,
     channel: Scoped,
+    headers: Headers,
     /// The server's limit, once it is known.
-    max_batch_bytes: OnceCell<u64>,
+    max_batch_bytes: Arc<OnceCell<u64>>,
     patience: Duration,
 }
 
@@ -101,8 +106,24 @@ impl Client {
             tenant: tenant.transpose()?,
             authorization: options.connector.authorization_metadata(),
         };
-        let channel = InterceptedService::new(options.connector.connect_lazy(&endpoint), headers);
-        Ok(Client { channel, max_batch_bytes: OnceCell::new(), patience: options.patience })
+        let connection = options.connector.connect_lazy(&endpoint);
+        let channel = InterceptedService::new(connection.clone(), headers.clone());
+        let patience = options.patience;
+        Ok(Client { connection, channel, headers, max_batch_bytes: Arc::default(), patience })
+    }
+
+    /// The same connection, with calls for another tenant.
+    pub fn for_tenant(&self, tenant: &str) -> Result<Client, CasError> {
+        let invalid = |_| CasError::Refused(format!("the tenant {tenant:?} cannot be named in a header"));
+        let headers = Headers { tenant: Some(tenant.parse().map_err(invalid)?), ..self.headers.clone() };
+        let channel = InterceptedService::new(self.connection.clone(), headers.clone());
+        Ok(Client {
+            connection: self.connection.clone(),
+            channel,
+            headers,
+            max_batch_bytes: self.max_batch_bytes.clone(),
+            patience: self.patience,
+        })
     }
 
     pub fn storage(&self) -> ContentAddressableStorageClient<Scoped> {
@@ -114,7 +135,7 @@ impl Client {
     }
 
     pub fn action_cache(&self) -> ActionCacheClient<Scoped> {
-        ActionCacheClient::new(self.channel.clone())
+        ActionCacheClient::new(self.channel.clone()).max_decoding_message_size(MAX_OPERATION_BYTES)
     }
 
     pub fn execution(&self) -> ExecutionClient<Scoped> {
@@ -159,6 +180,60 @@ impl Client {
             }
         };
         retried(self.patience, call).await
+    }
+
+    /// Puts a result into the action cache.
+    pub async fn update_action_result(
+        &self,
+        instance: &str,
+        action: &Digest,
+        result: &ActionResult,
+    ) -> Result<(), CasError> {
+        let call = || async {
+            let request = UpdateActionResultRequest {
+                instance_name: instance.to_owned(),
+                action_digest: Some(digest::to_proto(action)),
+                action_result: Some(result.clone()),
+                digest_function: digest::function_to_proto(action.function).into(),
+                ..UpdateActionResultRequest::default()
+            };
+            self.action_cache().update_action_result(timed(request)).await?;
+            Ok(())
+        };
+        retried(self.patience, call).await
+    }
+
+    /// Uploads small blobs of one digest function, with an answer for each in order.
+    async fn upload_each(
+        &self,
+        instance: &str,
+        blobs: &[(Digest, Bytes)],
+    ) -> Result<Vec<Result<(), Status>>, CasError> {
+        let max_bytes = self.max_batch_bytes(instance).await?;
+        let mut answered = HashMap::with_capacity(blobs.len());
+        for batch in batches(blobs.iter().collect(), |(digest, _)| batch_bytes(digest), max_bytes, usize::MAX)
+        {
+            let call = || async {
+                let upload = |(digest, content): &&(Digest, Bytes)| Blob {
+                    digest: Some(digest::to_proto(digest)),
+                    data: content.to_vec(),
+                    compressor: 0,
+                };
+                let request = BatchUpdateBlobsRequest {
+                    instance_name: instance.to_owned(),
+                    requests: batch.iter().map(upload).collect(),
+                    digest_function: function_of(batch.first().map(|(digest, _)| digest)),
+                };
+                Ok(self.storage().batch_update_blobs(timed(request)).await?.into_inner())
+            };
+            for answer in retried(self.patience, call).await?.responses {
+                let function = batch.first().map(|(digest, _)| digest.function);
+                let digest = digest::from_proto(answer.digest.as_ref(), function, "the response").ok();
+                answered.extend(digest.map(|digest| (digest, check(answer.status))));
+            }
+        }
+        let unanswered = || Err(Status::unavailable("the server did not answer for this blob"));
+        Ok(blobs.iter().map(|(digest, _)| answered.get(digest).cloned().unwrap_or_else(unanswered)).collect())
     }
 
     /// A server that announces no limit gets batches of a size that every server accepts.
@@ -230,25 +305,8 @@ impl Cas for Client {
     }
 
     async fn upload_many(&self, instance: &str, blobs: Vec<(Digest, Bytes)>) -> Result<(), CasError> {
-        let max_bytes = self.max_batch_bytes(instance).await?;
-        for batch in batches(blobs, |(digest, _)| batch_bytes(digest), max_bytes, usize::MAX) {
-            let call = || async {
-                let upload = |(digest, content): &(Digest, Bytes)| Blob {
-                    digest: Some(digest::to_proto(digest)),
-                    data: content.to_vec(),
-                    compressor: 0,
-                };
-                let request = BatchUpdateBlobsRequest {
-                    instance_name: instance.to_owned(),
-                    requests: batch.iter().map(upload).collect(),
-                    digest_function: function_of(batch.first().map(|(digest, _)| digest)),
-                };
-                Ok(self.storage().batch_update_blobs(timed(request)).await?.into_inner())
-            };
-            let answers = retried(self.patience, call).await?.responses;
-            answers.into_iter().try_for_each(|answer| check(answer.status))?;
-        }
-        Ok(())
+        let answers = self.upload_each(instance, &blobs).await?;
+        Ok(answers.into_iter().collect::<Result<(), Status>>()?)
     }
 
     async fn upload_file(&self, instance: &str, digest: &Digest, file: File) -> Result<(), CasError> {

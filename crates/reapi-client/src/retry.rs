@@ -19,8 +19,13 @@ where
 {
     let begun = Instant::now();
     call.retry(DELAYS)
-        .when(|error| matches!(error, CasError::Unavailable(_)))
+        .when(is_retryable)
         .adjust(|_, delay| delay.filter(|delay| begun.elapsed() + *delay <= patience))
         .notify(|error, _| tracing::debug!(%error, "a call is repeated"))
         .await
+}
+
+/// Whether a later call may succeed.
+pub(crate) fn is_retryable(error: &CasError) -> bool {
+    matches!(error, CasError::Unavailable(_) | CasError::Exhausted(_))
 }

@@ -20,9 +20,9 @@ use crate::{CasError, Client};
 /// One piece of an upload.
 const PIECE_BYTES: usize = 256 * 1024;
 /// Pieces that were read and not sent yet.
-const PIECES_AHEAD: usize = 4;
+pub(crate) const PIECES_AHEAD: usize = 4;
 /// Longest pause within a stream.
-const MAX_PAUSE: Duration = Duration::from_secs(60);
+pub(crate) const MAX_PAUSE: Duration = Duration::from_secs(60);
 
 pub(crate) async fn read(
     client: &Client,
@@ -120,7 +120,7 @@ fn prefix(instance: &str) -> String {
     if instance.is_empty() { String::new() } else { format!("{instance}/") }
 }
 
-fn upload_id() -> String {
+pub(crate) fn upload_id() -> String {
     let mut random = [0; 16];
     // Without randomness two uploads may share a name, which only costs their resumption.
     let _ = getrandom::fill(&mut random);

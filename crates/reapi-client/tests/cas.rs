@@ -16,8 +16,9 @@ use bazel_remote_apis::google::bytestream::byte_stream_server::{ByteStream, Byte
 use bazel_remote_apis::google::bytestream::*;
 use bazel_remote_apis::google::rpc;
 use blobs::DigestFunction::{Blake3, Sha256};
+use blobs::{Begun, Blobs, Error, Expect, Local, Tenant, UploadRequest};
 use bytes::Bytes;
-use reapi_client::{Cas, CasError, Client, Options};
+use reapi_client::{Cas, CasError, Client, ContentServer, Options};
 use tokio_stream::Iter;
 use tonic::{Code, Request, Response, Status, Streaming};
 
@@ -60,6 +61,11 @@ impl Store {
     }
 
     async fn serve_with(&self, patience: Duration) -> Client {
+        let options = Options { connector: Default::default(), tenant: Some("t".to_owned()), patience };
+        Client::new(&self.listen().await, &options).unwrap()
+    }
+
+    async fn listen(&self) -> String {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let package = "/build.bazel.remote.execution.v2";
@@ -71,8 +77,7 @@ impl Store {
             .route_service(&format!("{package}.Capabilities/{{call}}"), CapabilitiesServer::new(self.clone()))
             .route_service("/google.bytestream.ByteStream/{call}", ByteStreamServer::new(self.clone()));
         tokio::spawn(async move { axum::serve(listener, router).await });
-        let options = Options { connector: Default::default(), tenant: Some("t".to_owned()), patience };
-        Client::new(&format!("http://{address}"), &options).unwrap()
+        format!("http://{address}")
     }
 }
 
@@ -209,6 +214,7 @@ impl ByteStream for Store {
         let key = name.rsplitn(3, '/').collect::<Vec<_>>();
         let data = state.blobs.get(&format!("{}/{}", key[1], key[0]));
         let data = data.ok_or_else(|| Status::not_found("no such blob"))?;
+        let data = &data[request.get_ref().read_offset as usize..];
         let mut pieces: Vec<_> =
             data.chunks(1_000).map(|piece| Ok(ReadResponse { data: piece.to_vec() })).collect();
         if breaks {
@@ -358,4 +364,67 @@ async fn a_store_that_is_not_there_is_unavailable() {
     let cas = Client::new(&format!("http://{address}"), &options).unwrap();
     assert!(matches!(cas.find_missing("", &[blob(1).0]).await, Err(CasError::Unavailable(_))));
     assert!(Client::new("not a url", &Options::default()).is_err());
+}
+
+/// The store of a node before this server.
+async fn node(store: &Store, directory: &std::path::Path) -> ContentServer {
+    let url = store.listen().await;
+    let local = Local::new(blobs::Store::open(directory, blobs::Options::default()).unwrap());
+    ContentServer::with_patience(&url, Default::default(), Arc::new(local), Duration::from_secs(5)).unwrap()
+}
+
+#[tokio::test]
+async fn content_of_a_server_that_is_not_what_its_digest_says_is_never_given_out() {
+    let (store, directory) = (Store::default(), tempfile::tempdir().unwrap());
+    let node = node(&store, directory.path()).await;
+    let tenant = Tenant::new("t").unwrap();
+    for size in [200, 1_000_000] {
+        let right = vec![1; size];
+        let digest = blobs::Digest::of(Sha256, &right);
+        let mut wrong = right.clone();
+        *wrong.last_mut().unwrap() = 2;
+        store.0.lock().unwrap().blobs.insert(digest.to_string(), wrong);
+        let got = node.get_many(&tenant, &[digest]).await;
+        assert!(matches!(got[..], [Err(Error::Damaged(_))]), "{got:?}");
+        let mut read = 0;
+        let refused = match node.read(&tenant, digest, 0, None).await {
+            Err(error) => error,
+            Ok(mut reader) => loop {
+                match reader.next().await {
+                    Ok(piece) => read += piece.expect("it does not end well").len(),
+                    Err(error) => break error,
+                }
+            },
+        };
+        assert!(matches!(refused, Error::Damaged(_)) && read < size, "{refused}");
+        store.0.lock().unwrap().blobs.insert(digest.to_string(), right.clone());
+        let got = node.get_many(&tenant, &[digest]).await;
+        assert!(matches!(&got[..], [Ok(content)] if *content == right), "what was wrong is not kept");
+    }
+}
+
+#[tokio::test]
+async fn a_node_repeats_uploads_and_goes_on_with_reads_that_fail_on_the_way() {
+    let (store, directory) = (Store::default(), tempfile::tempdir().unwrap());
+    let node = node(&store, directory.path()).await;
+    let tenant = Tenant::new("t").unwrap();
+    let content = Bytes::from((0..3_000_000_u32).map(|n| (n % 251) as u8).collect::<Vec<_>>());
+    let digest = blobs::Digest::of(Sha256, &content);
+    let upload = UploadRequest::new(Expect::Digest(digest));
+    let Begun::Writer(mut writer) = node.write(&tenant, upload).await.unwrap() else { panic!("it is new") };
+    writer.write(0, content.clone()).await.unwrap();
+    store.0.lock().unwrap().failures = 2;
+    writer.finish().await.unwrap();
+    assert!(store.0.lock().unwrap().blobs[&digest.to_string()] == content);
+
+    // Another node, which has no copy.
+    let other = tempfile::tempdir().unwrap();
+    let node = self::node(&store, other.path()).await;
+    store.0.lock().unwrap().failures = 1;
+    let mut reader = node.read(&tenant, digest, 0, None).await.unwrap();
+    let mut read = Vec::new();
+    while let Some(piece) = reader.next().await.unwrap() {
+        read.extend_from_slice(&piece);
+    }
+    assert!(read == content);
 }

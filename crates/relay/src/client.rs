@@ -6,8 +6,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use authority::Position;
 use backon::{BackoffBuilder, ExponentialBuilder};
 use coordinator::{BoxFuture, Call, CallReply, Notices, Peer, PeerError};
+use ledger::postgres::Kept;
 use tokio::net::TcpStream;
 use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, interval, sleep, timeout, timeout_at};
@@ -19,6 +21,7 @@ use crate::connection::{
     BEAT, Ear, Incoming, MAX_HANDSHAKE, Outbox, Outgoing, framed, next_frame, send_all, send_now,
 };
 use crate::frame::{Downward, MAX_FRAME_BYTES, SHARD, Upward, VERSION};
+use crate::tail::Receiving;
 use crate::tls::{ClusterTls, is_other_key};
 
 /// The pauses between two attempts to connect.
@@ -35,8 +38,12 @@ struct Shared {
     address: String,
     links: watch::Sender<Option<Arc<Link>>>,
     next_id: AtomicU64,
+    /// The newest position that the node has called durable in an answer.
+    durable: AtomicU64,
     /// Where the notices of the node go.
     follower: Mutex<Option<Notices>>,
+    /// Where the batches of the node go.
+    receiving: Mutex<Option<Receiving>>,
 }
 
 /// Where the answer to a call goes.
@@ -57,7 +64,9 @@ impl RemotePeer {
             address: address.into(),
             links: watch::Sender::new(None),
             next_id: AtomicU64::new(0),
+            durable: AtomicU64::new(0),
             follower: Mutex::default(),
+            receiving: Mutex::default(),
         });
         let connecting = tokio::spawn(keep_connected(shared.clone(), node.into(), tls));
         RemotePeer { shared, _connecting: AbortOnDropHandle::new(connecting) }
@@ -94,6 +103,10 @@ impl Peer for RemotePeer {
         })
     }
 
+    fn durable(&self) -> Position {
+        Position(self.shared.durable.load(Ordering::Acquire))
+    }
+
     fn follow(&self, notices: Notices) -> BoxFuture<'_, ()> {
         Box::pin(async move {
             let mut links = self.shared.links.subscribe();
@@ -108,6 +121,35 @@ impl Peer for RemotePeer {
             };
             let _ = links.wait_for(is_other).await;
         })
+    }
+
+    fn tail(&self, epoch: u64, kept: Kept) -> BoxFuture<'_, bool> {
+        Box::pin(async move {
+            let mut links = self.shared.links.subscribe();
+            let link = links.wait_for(Option::is_some).await.ok().and_then(|link| link.clone());
+            let (Some(link), Some(after)) = (link, kept.end()) else { return true };
+            let (receiving, ended) = Receiving::new(kept);
+            *lock(&self.shared.receiving) = Some(receiving);
+            let _tailing = Tailing(&self.shared);
+            if !link.outbox.send_small(Upward::Tail { shard: SHARD, epoch, after }.encode()) {
+                return true;
+            }
+            let is_other = |now: &Option<Arc<Link>>| now.as_ref().is_none_or(|now| !Arc::ptr_eq(now, &link));
+            tokio::select! {
+                biased;
+                _ = links.wait_for(is_other) => true,
+                _ = ended => false,
+            }
+        })
+    }
+}
+
+/// Ends a stream when nobody receives it any more.
+struct Tailing<'a>(&'a Shared);
+
+impl Drop for Tailing<'_> {
+    fn drop(&mut self) {
+        *lock(&self.0.receiving) = None;
     }
 }
 
@@ -240,7 +282,10 @@ impl Drop for Up<'_> {
 impl Link {
     fn receive(&self, frame: &[u8], shared: &Shared) {
         let (id, answer) = match Downward::decode(frame) {
-            Ok(Downward::Answer { id, reply }) => (id, Ok(reply)),
+            Ok(Downward::Answer { id, reply, durable }) => {
+                shared.durable.fetch_max(durable.0, Ordering::AcqRel);
+                (id, Ok(reply))
+            }
             Ok(Downward::NotOwner { id, hint }) => (id, Err(PeerError::NotOwner(hint))),
             Ok(Downward::NotUnderstood { id, what }) => (id, Err(PeerError::NotUnderstood(what))),
             Ok(Downward::Overloaded { id }) => (id, Err(PeerError::Overloaded)),
@@ -251,6 +296,13 @@ impl Link {
                 return;
             }
             Ok(Downward::Pong {} | Downward::Welcome { .. }) => return,
+            Ok(fed @ (Downward::Batch { .. } | Downward::Durable { .. } | Downward::TailEnd {})) => {
+                let mut receiving = lock(&shared.receiving);
+                if receiving.as_ref().is_some_and(|receiving| !receiving.receive(fed, &self.outbox)) {
+                    *receiving = None;
+                }
+                return;
+            }
             Err(error) => match Downward::id_of_answer(frame) {
                 Some(id) => (id, Err(PeerError::NotUnderstood(error.to_string()))),
                 // A newer node may say things that this one does not know.

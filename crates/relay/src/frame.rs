@@ -1,6 +1,10 @@
 //! The frames on a connection between two nodes. The node that connects asks; the other one answers.
 
+use std::sync::Arc;
+
+use authority::{Position, Time};
 use coordinator::{Call, CallReply, NodeAddress, Notice, OwnerHint};
+use ledger::postgres::{BatchRow, Place};
 
 use crate::codec::{DecodeError, Wire, encode, enums, structs};
 
@@ -31,6 +35,16 @@ pub(crate) enum Upward {
         id: u64,
     },
     Ping {},
+    /// Asks for the batches of the owner after the given one.
+    Tail {
+        shard: u32,
+        epoch: u64,
+        after: Place,
+    },
+    /// The batches before this position are held.
+    Received {
+        next: Position,
+    },
 }
 
 /// What the node that was connected to sends.
@@ -43,6 +57,8 @@ pub(crate) enum Downward {
     Answer {
         id: u64,
         reply: CallReply,
+        /// Everything that the answer rests on is at or before this position.
+        durable: Position,
     },
     NotOwner {
         id: u64,
@@ -59,11 +75,50 @@ pub(crate) enum Downward {
         notice: Notice,
     },
     Pong {},
+    /// A batch that is being appended, and the place before it.
+    Batch {
+        epoch: u64,
+        before: Place,
+        batch: StreamedBatch,
+    },
+    /// The batches before this position are durable, and the owner has this time.
+    Durable {
+        epoch: u64,
+        next: Position,
+        now: Time,
+    },
+    /// No more batches come: the other node must read from the database, and may ask again then.
+    TailEnd {},
+}
+
+/// A batch as it is stored.
+pub(crate) struct StreamedBatch {
+    place: Place,
+    at: u64,
+    epoch: u64,
+    codec: u32,
+    body: Arc<[u8]>,
+}
+
+impl From<BatchRow> for StreamedBatch {
+    fn from(row: BatchRow) -> StreamedBatch {
+        let BatchRow { place, at, epoch, codec, body, .. } = row;
+        StreamedBatch { place, at: at as u64, epoch: epoch as u64, codec: codec as u32, body }
+    }
+}
+
+impl From<StreamedBatch> for BatchRow {
+    fn from(batch: StreamedBatch) -> BatchRow {
+        let StreamedBatch { place, at, epoch, codec, body } = batch;
+        BatchRow::received(place, at as i64, epoch as i64, codec as i16, body)
+    }
 }
 
 structs! {
     NodeAddress { 1 node, 2 address }
     OwnerHint { 1 epoch, 2 owner }
+    Place { 1 first, 2 next, 3 link }
+    StreamedBatch { 1 place, 2 at, 3 epoch, 4 codec, 5 body }
     Notice { 1 takes_work, 2 durable, 3 now, 4 registered, 5 ordered, 6 configured }
 }
 
@@ -73,15 +128,20 @@ enums! {
         2 Ask { 1 id: id, 2 shard: shard, 3 epoch: epoch, 4 call: call };
         3 Cancel { 1 id: id };
         4 Ping {};
+        5 Tail { 1 shard: shard, 2 epoch: epoch, 3 after: after };
+        6 Received { 1 next: next };
     }
     Downward {
         1 Welcome { 1 version: version, 2 node: node };
-        2 Answer { 1 id: id, 2 reply: reply };
+        2 Answer { 1 id: id, 2 reply: reply, 3 durable: durable };
         3 NotOwner { 1 id: id, 2 hint: hint };
         4 NotUnderstood { 1 id: id, 2 what: what };
         5 Overloaded { 1 id: id };
         6 Notice { 1 notice: notice };
         7 Pong {};
+        8 Batch { 1 epoch: epoch, 2 before: before, 3 batch: batch };
+        9 Durable { 1 epoch: epoch, 2 next: next, 3 now: now };
+        10 TailEnd {};
     }
 }
 

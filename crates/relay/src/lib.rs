@@ -9,6 +9,7 @@ mod codec;
 mod connection;
 mod frame;
 mod service;
+mod tail;
 mod tls;
 
 pub use client::RemotePeer;

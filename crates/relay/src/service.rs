@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use coordinator::{Call, Inbound};
+use ledger::postgres::Feed;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::{JoinHandle, JoinSet};
@@ -19,6 +20,7 @@ use crate::connection::{
     BEAT, Ear, Incoming, MAX_HANDSHAKE, Outbox, Outgoing, framed, next_frame, send_all, send_now,
 };
 use crate::frame::{Downward, MAX_FRAME_BYTES, SHARD, Upward, VERSION};
+use crate::tail::Sending;
 use crate::tls::{ClusterTls, is_other_key};
 
 /// Most connections of other nodes at one time.
@@ -28,15 +30,16 @@ const MAX_CALLS: usize = 65_536;
 /// The pause after a connection could not be accepted.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Answers other nodes until `shutdown` resolves. `node` is the name of this node.
+/// Answers other nodes until `shutdown` resolves, and feeds those that follow this one. `node` is the name of this node.
 pub async fn serve(
     listener: TcpListener,
     tls: ClusterTls,
     node: impl Into<String>,
     inbound: Inbound,
+    feed: Feed,
     shutdown: impl Future<Output = ()>,
 ) {
-    let service = Service { tls, node: node.into(), inbound, nodes: Mutex::default() };
+    let service = Service { tls, node: node.into(), inbound, feed, nodes: Mutex::default() };
     let service = Arc::new(service);
     let connections = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     let mut open = JoinSet::new();
@@ -69,6 +72,7 @@ struct Service {
     tls: ClusterTls,
     node: String,
     inbound: Inbound,
+    feed: Feed,
     /// The newest connection of each node that is connected, by the instance of the node.
     nodes: Mutex<HashMap<u64, Newest>>,
 }
@@ -107,7 +111,7 @@ impl Service {
         }
         let mut calls = Calls::default();
         let end = tokio::select! {
-            end = self.run(incoming, outgoing, ear, &mut calls) => end,
+            end = self.run(&node, incoming, outgoing, ear, &mut calls) => end,
             () = replaced.cancelled() => Ok(()),
         };
         // The node sends what was not answered again, over its next connection.
@@ -157,12 +161,14 @@ impl Service {
 
     async fn run(
         &self,
+        node: &str,
         mut incoming: Incoming<Stream>,
         outgoing: Outgoing<Stream>,
         ear: Ear,
         calls: &mut Calls,
     ) -> io::Result<()> {
         let (outbox, frames) = Outbox::new();
+        let (mut sending, node) = (Sending::default(), Arc::<str>::from(node));
         let mut notices = self.inbound.notices();
         let notify = async {
             while let Some(mut notice) = notices.next(BEAT).await {
@@ -189,7 +195,12 @@ impl Service {
                     }
                     Ok(Upward::Cancel { id }) => calls.cancel(id).await,
                     Ok(Upward::Ping {}) => drop(outbox.send(Downward::Pong {}.encode()).await),
-                    Ok(Upward::Hello { .. }) => {}
+                    Ok(Upward::Tail { shard: SHARD, epoch, after }) => {
+                        let (feed, inbound) = (self.feed.clone(), self.inbound.clone());
+                        sending.begin(feed, node.clone(), (epoch, after), inbound, outbox.clone());
+                    }
+                    Ok(Upward::Received { next }) => sending.received(next),
+                    Ok(Upward::Hello { .. } | Upward::Tail { .. }) => {}
                     Err(error) => {
                         // A newer node may say things that this one does not know.
                         let Some(id) = Upward::id_of_ask(&frame) else { continue };
@@ -241,7 +252,7 @@ impl Calls {
         let done = self.done.0.clone();
         let task = tokio::spawn(async move {
             let answer = match inbound.call(call, epoch).await {
-                Ok(reply) => Downward::Answer { id, reply },
+                Ok(reply) => Downward::Answer { id, reply, durable: inbound.durable() },
                 Err(hint) => Downward::NotOwner { id, hint },
             };
             let mut frame = answer.encode();

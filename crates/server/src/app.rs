@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::ops::Deref;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use authority::LeaseRef;
@@ -48,6 +49,7 @@ pub struct Inner {
     pub(crate) bodies: Bodies,
     pub(crate) compute: Compute,
     phase: watch::Sender<Phase>,
+    gave_socket_away: AtomicBool,
     pub(crate) grpc: grpc::Shared,
     pub(crate) push: push::Shared,
     pub(crate) content: Option<Content>,
@@ -88,6 +90,8 @@ enum Phase {
     Serving,
     /// Everything is served, but `/readyz` and gRPC health say that the server is not ready.
     Leaving,
+    /// The same, and each connection closes after its next answer, or when its streams have ended.
+    Lingering,
     /// Waits are ended, and nothing new is served.
     Draining,
 }
@@ -147,6 +151,7 @@ impl App {
             bodies: Bodies::new(receiving),
             compute,
             phase: watch::Sender::new(Phase::Serving),
+            gave_socket_away: AtomicBool::new(false),
             grpc: grpc::Shared::new(scheduler),
             push: push::Shared::new(push),
             content,
@@ -167,6 +172,20 @@ impl App {
         self.enter(Phase::Leaving);
     }
 
+    /// Closes connections as their calls end. Waits and streams go on.
+    pub(crate) fn linger(&self) {
+        self.enter(Phase::Lingering);
+    }
+
+    /// Accepts no connections when the server lingers: another process does, on the same socket.
+    pub fn give_socket_away(&self) {
+        self.gave_socket_away.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn accepts_while_lingering(&self) -> bool {
+        !self.gave_socket_away.load(Ordering::Relaxed)
+    }
+
     /// Ends all waits, so that the server can stop.
     pub(crate) fn drain(&self) {
         self.enter(Phase::Draining);
@@ -176,8 +195,8 @@ impl App {
         *self.phase.borrow() >= Phase::Leaving
     }
 
-    pub(crate) fn is_draining(&self) -> bool {
-        *self.phase.borrow() >= Phase::Draining
+    pub(crate) fn is_lingering(&self) -> bool {
+        *self.phase.borrow() >= Phase::Lingering
     }
 
     /// Resolves once the server is about to stop.

@@ -9,7 +9,7 @@ use utoipa_axum::routes;
 
 use crate::admin::{health, instances, openapi, worker_orders, workers};
 use crate::app::App;
-use crate::edge::{fallback, limits};
+use crate::edge::{consistency, fallback, limits};
 use crate::{cache, callbacks, claims, grpc, keys, leases, metrics, queues, reapi, tasks};
 
 /// The routes alone: callers are authenticated and authorized before, by the listener.
@@ -27,6 +27,11 @@ pub fn router(app: App) -> Router {
         .method_not_allowed_fallback(fallback::method_not_allowed);
     let router = if app.limits.limits_requests() {
         router.layer(from_fn_with_state(app.clone(), limits::layer))
+    } else {
+        router
+    };
+    let router = if app.handle.has_other_nodes() {
+        router.layer(from_fn_with_state(app.clone(), consistency::layer))
     } else {
         router
     };

@@ -97,6 +97,7 @@ fn to_cas_error(error: &Error) -> CasError {
         | Error::TooManyUploads { .. }
         | Error::TooManyReads { .. }
         | Error::TakenOver
+        | Error::Unavailable(_)
         | Error::Io { .. } => CasError::Unavailable(why),
         _ => CasError::Refused(why),
     }

@@ -64,7 +64,19 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("auditor", &["authority", "ledger", "history", "coordinator"]),
     ("fake-disk", &["disk"]),
     ("simulator", &["authority", "disk", "ledger", "history", "coordinator", "auditor", "fake-disk"]),
-    ("chaos", &["authority", "ledger", "history", "coordinator", "contract-clients", "wire", "auditor"]),
+    (
+        "chaos",
+        &[
+            "authority",
+            "ledger",
+            "history",
+            "coordinator",
+            "contract-clients",
+            "wire",
+            "auditor",
+            "test-servers",
+        ],
+    ),
     (
         "fuzz-targets",
         &[
@@ -93,7 +105,7 @@ const TEST_ONLY: &[&str] = &["auditor", "simulator", "chaos", "fake-disk", "fuzz
 const MAY_TEST_WITH: &[(&str, &[&str])] = &[
     ("coordinator", &["disk", "history"]),
     ("history", &["disk"]),
-    ("server", &["ledger", "relay"]),
+    ("server", &["credentials", "ledger", "reapi-client", "relay"]),
     ("worker", &["coordinator", "ledger", "server"]),
 ];
 

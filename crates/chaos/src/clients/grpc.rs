@@ -1,5 +1,7 @@
 //! The worker service over gRPC, a call for each step.
 
+use std::time::Duration;
+
 use contract_clients::{LeaseRef, grpc};
 use tonic::Code;
 use wire::Verdict;
@@ -53,10 +55,11 @@ impl Session {
             request_id: request_id.to_owned(),
             ..grpc::lease(&self.worker_id, QUEUE, max_tasks)
         };
-        let mut client = world.rpc.clone();
+        let own_wait = Duration::from_secs(LEASE_WAIT_S.unsigned_abs());
         let answer = world
-            .call(Contract::Grpc, RpcRequest::Lease(ask.clone()), async {
-                Ok(Answer::Leased(client.lease_task(ask).await?.into_inner().tasks))
+            .call(Contract::Grpc, RpcRequest::Lease(ask.clone()), own_wait, |mut client| {
+                let ask = ask.clone();
+                async move { Ok(Answer::Leased(client.lease_task(ask).await?.into_inner().tasks)) }
             })
             .await;
         match answer {
@@ -76,11 +79,13 @@ impl Session {
 
     async fn register(&self, world: &World) -> bool {
         let registration = registration(&self.worker_id, self.id());
-        let mut client = world.rpc.clone();
         let request = RpcRequest::Register(registration.clone());
-        let answer = world.call(Contract::Grpc, request, async {
-            client.register_worker(registration).await?;
-            Ok(Answer::Registered)
+        let answer = world.call(Contract::Grpc, request, Duration::ZERO, |mut client| {
+            let registration = registration.clone();
+            async move {
+                client.register_worker(registration).await?;
+                Ok(Answer::Registered)
+            }
         });
         matches!(answer.await, Answer::Registered)
     }
@@ -94,10 +99,12 @@ impl Session {
             leases: vec![beat],
             ..HeartbeatRequest::default()
         };
-        let mut client = world.rpc.clone();
-        let answer = world.call(Contract::Grpc, request, async {
-            let response = client.report_heartbeat(ask).await?.into_inner();
-            Ok(response.leases.into_iter().next().map_or(Answer::Lost, beaten))
+        let answer = world.call(Contract::Grpc, request, Duration::ZERO, |mut client| {
+            let ask = ask.clone();
+            async move {
+                let response = client.report_heartbeat(ask).await?.into_inner();
+                Ok(response.leases.into_iter().next().map_or(Answer::Lost, beaten))
+            }
         });
         heartbeat_outcome(world, &answer.await)
     }
@@ -109,9 +116,10 @@ impl Session {
 
 pub(super) async fn report(world: &World, request: &ReportRequest) -> Option<ReportResponse> {
     let ask = grpc::report(&request.lease, &request.kind);
-    let mut client = world.rpc.clone();
-    let answer = world.call(Contract::Grpc, RpcRequest::Report(Box::new(ask.clone())), async {
-        Ok(Answer::Reported(client.update_task_status(ask).await?.into_inner()))
+    let report = RpcRequest::Report(Box::new(ask.clone()));
+    let answer = world.call(Contract::Grpc, report, Duration::ZERO, |mut client| {
+        let ask = ask.clone();
+        async move { Ok(Answer::Reported(client.update_task_status(ask).await?.into_inner())) }
     });
     parse_report_response(world, Contract::Grpc, request, &answer.await)
 }

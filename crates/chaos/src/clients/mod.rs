@@ -119,7 +119,7 @@ impl ContractClient {
         let give_up_at = self.world.recorder.now() + RETRY_FOR;
         while self.world.recorder.now() < give_up_at {
             let response = self.report_by(contract, request).await;
-            if response.is_some() {
+            if response.is_some() || !self.world.has_retries() {
                 return response;
             }
             tokio::time::sleep(RETRY_PAUSE).await;

@@ -2,7 +2,8 @@
 //!
 //! A task of its own owns the stream: it registers, sends the requests of its worker, as many at once as there are, and
 //! hands out the answers. When the stream breaks, all pending requests get the answer that they are lost, and the next
-//! stream begins with the same session, so that the worker keeps its leases.
+//! stream begins with the same session, so that the worker keeps its leases. When the stream's node was taken down, the
+//! next stream, to another node, begins with the pending requests.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -19,15 +20,14 @@ use wire::grpc::{
 
 use super::{LEASE_WAIT, Leased, grpc};
 use crate::contract::Contract;
-use crate::recorder::{At, HeartbeatOutcome, ReportResponse};
+use crate::nodes::{CLUSTER_TIMEOUTS, TIMEOUTS, Visit};
+use crate::recorder::{At, HeartbeatOutcome, ReportResponse, Sent};
 use crate::report_request::ReportRequest;
 use crate::rpc::{Answer, Rpc, RpcRequest};
 use crate::world::{QUEUE, RETRY_PAUSE, World};
 
 /// The most requests, or tasks, that may wait for the other side.
 const MAX_WAITING: usize = 1_000;
-/// Longest time to the welcome, and from a request to its answer: longer than any stop of the server.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(8);
 
 /// The worker's end.
 pub(super) struct StreamClient {
@@ -64,6 +64,8 @@ impl StreamClient {
             asked_at: At::ZERO,
             reports: VecDeque::new(),
             beats: VecDeque::new(),
+            again: Vec::new(),
+            visit: world.nodes.visit(),
         };
         tokio::spawn(task.run());
         StreamClient { world: world.clone(), orders, tasks }
@@ -114,6 +116,7 @@ impl StreamClient {
 
 /// Something that was sent and is not answered yet.
 struct Open {
+    sent: Sent,
     sent_at: At,
     request: RpcRequest,
     answer: oneshot::Sender<Answer>,
@@ -131,6 +134,10 @@ struct StreamTask {
     /// Answers come in the order of the requests.
     reports: VecDeque<Open>,
     beats: VecDeque<Open>,
+    /// Requests whose node was taken down.
+    again: Vec<Open>,
+    /// The node of the stream.
+    visit: Visit,
 }
 
 /// Why a stream is over.
@@ -144,8 +151,10 @@ enum End {
 impl StreamTask {
     async fn run(mut self) {
         loop {
+            self.visit = self.world.nodes.visit();
             let end = match self.connect().await {
                 Some((out, incoming)) => self.serve(out, incoming).await,
+                None if self.visit.was_taken_down() => End::Again,
                 None => self.refuse_all(),
             };
             self.lose_all();
@@ -162,8 +171,7 @@ impl StreamTask {
         let registration = grpc::registration(&self.worker_id, session);
         let hello = messages::hello(registration.clone(), QUEUE, 0);
         let (out, outgoing) = mpsc::channel(MAX_WAITING);
-        let mut client = self.world.rpc.clone();
-        let request = RpcRequest::Register(registration);
+        let mut client = self.visit.rpc();
         let mut stream = None;
         let welcome = async {
             let _ = out.send(hello).await;
@@ -173,9 +181,24 @@ impl StreamTask {
             Ok(first.and_then(|first| first.welcome).map_or(Answer::Lost, |_| Answer::Registered))
         };
         let welcome = async {
-            timeout(ANSWER_TIMEOUT, welcome).await.unwrap_or_else(|_| Err(Status::deadline_exceeded("")))
+            timeout(self.answer_timeout(), welcome)
+                .await
+                .unwrap_or_else(|_| Err(Status::deadline_exceeded("")))
         };
-        let answer = self.world.call(Contract::Stream, request, welcome).await;
+        let (sent_at, welcomed) = (self.world.recorder.now(), self.visit.unless_down(welcome).await);
+        let answer = welcomed
+            .map_or(Answer::Lost, |welcomed| welcomed.unwrap_or_else(|status| Answer::of_status(&status)));
+        let open = Open {
+            sent: Sent::new(sent_at, Duration::ZERO),
+            sent_at,
+            request: RpcRequest::Register(registration),
+            answer: oneshot::channel().0,
+        };
+        if matches!(answer, Answer::Lost) && self.visit.was_taken_down() {
+            self.lose(open);
+        } else {
+            self.close(Some(open), answer.clone());
+        }
         let stream = stream.filter(|_| matches!(answer, Answer::Registered))?;
         (self.credit, self.asked_at) = (0, self.world.recorder.now());
         // Whatever is granted to this stream without an answer was requested here.
@@ -190,6 +213,10 @@ impl StreamTask {
     }
 
     async fn serve(&mut self, out: mpsc::Sender<WorkRequest>, mut incoming: Streaming<WorkResponse>) -> End {
+        if !self.again.is_empty() {
+            let again = self.take_again();
+            let _ = out.send(again).await;
+        }
         loop {
             let answer_by = self.answer_by();
             let request = tokio::select! {
@@ -197,8 +224,8 @@ impl StreamTask {
                     None => return End::Done,
                     Some(order) => self.collect(order),
                 },
-                message = timeout_at(answer_by, incoming.message()) => match message {
-                    Ok(Ok(Some(message))) => {
+                message = timeout_at(answer_by, self.visit.unless_down(incoming.message())) => match message {
+                    Ok(Some(Ok(Some(message)))) => {
                         if let Err(end) = self.handle_message(message).await {
                             return end;
                         }
@@ -222,6 +249,7 @@ impl StreamTask {
         let mut next = Some(first);
         while let Some(order) = next {
             let sent_at = self.world.recorder.now();
+            let sent = Sent::new(sent_at, Duration::ZERO);
             match order {
                 Order::Want(wanted) => {
                     message.credit += wanted.saturating_sub(self.credit);
@@ -232,11 +260,17 @@ impl StreamTask {
                 }
                 Order::Report(report, answer) => {
                     message.reports.push((*report).clone());
-                    self.reports.push_back(Open { sent_at, request: RpcRequest::Report(report), answer });
+                    self.reports.push_back(Open {
+                        sent,
+                        sent_at,
+                        request: RpcRequest::Report(report),
+                        answer,
+                    });
                 }
                 Order::Beat { worker_id, beat, answer } => {
                     message.heartbeats.push(beat.clone());
                     self.beats.push_back(Open {
+                        sent,
                         sent_at,
                         request: RpcRequest::Heartbeat { worker_id, beat },
                         answer,
@@ -250,6 +284,26 @@ impl StreamTask {
             next = self.to_do.try_recv().ok();
         }
         Some(message)
+    }
+
+    /// The requests whose node was taken down, in one message.
+    fn take_again(&mut self) -> WorkRequest {
+        let mut message = WorkRequest::default();
+        for open in std::mem::take(&mut self.again) {
+            let open = Open { sent_at: self.world.recorder.now(), ..open };
+            match &open.request {
+                RpcRequest::Report(report) => {
+                    message.reports.push((**report).clone());
+                    self.reports.push_back(open);
+                }
+                RpcRequest::Heartbeat { beat, .. } => {
+                    message.heartbeats.push(beat.clone());
+                    self.beats.push_back(open);
+                }
+                RpcRequest::Register(_) | RpcRequest::Lease(_) => {}
+            }
+        }
+        message
     }
 
     async fn handle_message(&mut self, message: WorkResponse) -> Result<(), End> {
@@ -301,7 +355,12 @@ impl StreamTask {
     fn answer_by(&self) -> tokio::time::Instant {
         let first = [self.reports.front(), self.beats.front()].into_iter().flatten().map(|open| open.sent_at);
         let waited = first.min().map_or(Duration::ZERO, |sent_at| self.world.recorder.now() - sent_at);
-        tokio::time::Instant::now() + ANSWER_TIMEOUT.saturating_sub(waited)
+        tokio::time::Instant::now() + self.answer_timeout().saturating_sub(waited)
+    }
+
+    /// Longest time to the welcome, and from a request to its answer.
+    fn answer_timeout(&self) -> Duration {
+        if self.world.nodes.is_cluster() { CLUSTER_TIMEOUTS.call } else { TIMEOUTS.call }
     }
 
     /// There is no stream: requests are as good as lost on the way.
@@ -319,25 +378,46 @@ impl StreamTask {
 
     fn lose_all(&mut self) {
         let open: Vec<Open> = self.reports.drain(..).chain(self.beats.drain(..)).collect();
-        for open in open {
-            self.close(Some(open), Answer::Lost);
+        for mut open in open {
+            if self.visit.was_taken_down() && open.sent.may_repeat() {
+                let open = self.lose(open);
+                self.again.push(open);
+            } else {
+                self.close(Some(open), Answer::Lost);
+            }
         }
     }
 
+    /// Notes that an answer is lost, and keeps the request.
+    fn lose(&self, open: Open) -> Open {
+        self.note_answer(&open, Answer::Lost);
+        open
+    }
+
     fn close(&self, open: Option<Open>, response: Answer) {
-        let Some(Open { sent_at, request, answer }) = open else {
+        let Some(open) = open else {
             return self
                 .world
                 .recorder
                 .record_unexpected(format!("an answer to nothing came in a stream: {response:?}"));
         };
-        if matches!(response, Answer::Lost) {
+        self.note_answer(&open, response.clone());
+        if self.world.nodes.is_cluster() {
+            let failure = response
+                .is_open()
+                .then(|| format!("{}, in a stream, was answered {response:?}", open.request.name()));
+            self.world.recorder.note_sent(open.sent, &self.visit, failure);
+        }
+        // Whoever waited may have given up.
+        let _ = open.answer.send(response);
+    }
+
+    fn note_answer(&self, open: &Open, answer: Answer) {
+        if matches!(answer, Answer::Lost) {
             self.world.recorder.note_lost(Contract::Stream);
         }
-        let ended_at = self.world.recorder.now();
-        self.note(Rpc { contract: Contract::Stream, sent_at, ended_at, request, answer: response.clone() });
-        // Whoever waited may have given up.
-        let _ = answer.send(response);
+        let (sent_at, request, ended_at) = (open.sent_at, open.request.clone(), self.world.recorder.now());
+        self.note(Rpc { contract: Contract::Stream, sent_at, ended_at, request, answer });
     }
 
     fn note(&self, rpc: Rpc) {

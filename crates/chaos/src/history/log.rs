@@ -1,4 +1,4 @@
-//! The ledger of a run, read from its directory without a lock, as `lessor log` does.
+//! The ledger of a run, read from its directory without a lock or from its database, as `lessor log` does.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -7,8 +7,8 @@ use anyhow::{Context, Result, ensure};
 use auditor::history::Recorded;
 use authority::Position;
 use history::time_travel;
-use ledger::Reader;
 use ledger::file::Inspection;
+use ledger::{Reader, postgres};
 
 use crate::recorder::At;
 
@@ -38,10 +38,20 @@ impl Cut {
 
 /// Every record from the very first.
 pub(crate) fn read_records(data: &Path) -> Result<Vec<Recorded>> {
-    let inspection = open(data)?;
-    let first = inspection.first()?;
+    read_all(&open(data)?)
+}
+
+/// The same from a database.
+pub(crate) fn read_database(url: &str) -> Result<Vec<Recorded>> {
+    let (reader, ..) =
+        postgres::inspect(postgres::Server::parse(url)?, 0).context("cannot read the ledger")?;
+    read_all(&reader)
+}
+
+fn read_all(reader: &dyn Reader) -> Result<Vec<Recorded>> {
+    let first = reader.first()?;
     ensure!(first == Position(1), "history was trimmed: it begins at {first}");
-    read_from(&inspection, first)
+    read_from(reader, first)
 }
 
 pub(super) fn same(one: &Recorded, other: &Recorded) -> bool {
@@ -53,9 +63,9 @@ fn open(data: &Path) -> Result<Inspection> {
         .with_context(|| format!("cannot read the ledger in {}", data.display()))
 }
 
-fn read_from(inspection: &Inspection, from: Position) -> Result<Vec<Recorded>> {
+fn read_from(reader: &dyn Reader, from: Position) -> Result<Vec<Recorded>> {
     let mut records = Vec::new();
-    time_travel::records(inspection, from, &mut |position, record| {
+    time_travel::records(reader, from, &mut |position, record| {
         records.push(Recorded { position, at: record.at, prev: record.prev, event: record.event });
         ControlFlow::Continue(())
     })

@@ -20,10 +20,12 @@ mod worker_call;
 
 use auditor::history::{Entry, Recorded};
 use auditor::{Auditor, Rules};
-use authority::{QueueConfig, QueueDefaults, TaskId};
+use authority::command::ConfigureQueue;
+use authority::{Command, Event, QueueConfig, QueueDefaults, TaskId};
+use coordinator::Request;
 
 pub use exchange::Exchange;
-pub(crate) use log::{Cut, read_records};
+pub(crate) use log::{Cut, read_database, read_records};
 
 use ledger_index::LedgerIndex;
 use names::Names;
@@ -31,11 +33,16 @@ use worker_call::WorkerCall;
 
 use crate::api::Call;
 use crate::checks::Violation;
+use crate::contract::Contract;
+use crate::recorder::At;
 use crate::rpc::Rpc;
 use crate::target::Dispatch;
 
 /// The default of the servers under test.
 const HEARTBEAT_TIMEOUT_MS: u64 = 120_000;
+
+/// The queue of executions.
+const EXECUTIONS: &str = "exec";
 
 /// How much of the auditor's message is printed from either end: messages quote whole payloads.
 const MAX_CHARS: usize = 1_500;
@@ -97,6 +104,24 @@ impl Recording {
         exchanges.extend(of_clients);
         unexpected_answers.extend(more);
         (Recording { records: records.clone(), exchanges, cuts: cuts.clone() }, unexpected_answers)
+    }
+
+    /// Nodes configure the queue of executions at their start, as their files say; no client asked for that.
+    pub(crate) fn add_configuration_of_nodes(&mut self) {
+        let configured = self.records.iter().filter_map(|record| match &record.event {
+            Event::QueueConfigured(event) if *event.queue.name == *EXECUTIONS && event.by.is_none() => {
+                Some(ConfigureQueue { queue: event.queue.clone(), config: event.config.clone(), by: None })
+            }
+            _ => None,
+        });
+        let exchange = |configure| Exchange {
+            contract: Contract::Native,
+            sent_at: At::ZERO,
+            ended_at: At::ZERO,
+            request: Request::decide(Command::ConfigureQueue(configure)),
+            reply: None,
+        };
+        self.exchanges.extend(configured.map(exchange).collect::<Vec<_>>());
     }
 
     /// Lets the auditor judge it; in the end all tasks must have ended.
@@ -175,5 +200,5 @@ fn documented_queue_defaults() -> QueueDefaults {
         max_queue_size: Some(10_000),
         ..QueueConfig::default()
     };
-    QueueDefaults::default().with("exec", config)
+    QueueDefaults::default().with(EXECUTIONS, config)
 }

@@ -99,7 +99,7 @@ pub(crate) async fn run(plan: &Plan) -> Result<RunCounts> {
     server.start().await?;
     let (engine, before) = (Engine::dockerd()?, leftovers::groups());
     let address = server.address()?.to_owned();
-    let api = Api::new(&address, None)?;
+    let api = Api::probe(&address)?;
     let (lease_ms, heartbeat_ms) = (LEASE.as_millis() as u64, HEARTBEAT.as_millis() as u64);
     let settings = json!({"leaseMs": lease_ms, "heartbeatIntervalMs": heartbeat_ms, "maxAttempts": 1_000});
     let configured = api.put("/v1/queues/exec", &settings).await;

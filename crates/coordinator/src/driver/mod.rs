@@ -8,7 +8,7 @@ mod ledger_thread;
 mod snapshots;
 mod start;
 
-pub use start::{Options, Running, StartError, StartReport, start};
+pub use start::{EMBEDDED_NODE, Options, Running, StartError, StartReport, start};
 pub(crate) use start::{Recovered, start_with};
 
 use std::collections::VecDeque;

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use authority::command::TakeOver;
@@ -51,9 +52,14 @@ pub struct Options {
     /// The time of the owner before this one, where it is known: time goes on from there. Without it time begins with
     /// the wall clock.
     pub time: Option<Time>,
+    /// Set by the storage while it waits for a standby that does not come; requests are refused meanwhile.
+    pub lacks_standby: Arc<AtomicBool>,
     /// Where the writer counts. Those of a [`crate::Router`] count on over several coordinators of one process.
     pub metrics: Metrics,
 }
+
+/// The owner in the records of a server without other nodes.
+pub const EMBEDDED_NODE: &str = "embedded";
 
 impl Default for Options {
     fn default() -> Options {
@@ -65,9 +71,10 @@ impl Default for Options {
             queue_defaults: QueueDefaults::default(),
             queue_creation: QueueCreation::default(),
             snapshot_after_bytes: SNAPSHOT_AFTER_BYTES,
-            node: "embedded".into(),
+            node: EMBEDDED_NODE.into(),
             audit_head: None,
             time: None,
+            lacks_standby: Arc::default(),
             metrics: Metrics::default(),
         }
     }
@@ -285,6 +292,7 @@ pub(crate) fn start_with(
         metrics,
         takes_work: takes_work_changes,
         durable: durable_positions,
+        lacks_standby: options.lacks_standby,
     });
     let took = replay_took + began.elapsed();
     let report = StartReport { snapshot, replayed, replay_took, took, tasks, epoch };

@@ -3,8 +3,8 @@
 //! A failover is a pause, not an error: when the owner is lost, the call goes to the next owner as it is. A repeated call
 //! is answered like the first one ([`super::repeat`]). What waits is bounded: by number, by memory and by time.
 
-use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use authority::{Position, Time};
@@ -17,12 +17,16 @@ use super::peer::{BoxFuture, Notices, OwnerHint, PeerError};
 use super::repeat::{self, GiveBack, PollNames};
 use super::route::{Route, RouterOptions, To};
 use crate::metrics::Metrics;
-use crate::request::{Reply, Request, Unavailable};
+use crate::replica::Replica;
+use crate::request::{Read, Reply, Request, Unavailable};
 
 /// How long a request without an owner is held before it is refused.
 pub(super) const DEFAULT_FAILOVER_WAIT: Duration = Duration::from_secs(10);
-/// How long an answer may take, beyond what the call itself waits for, before the call is sent again.
-const MAX_ANSWER_WAIT: Duration = Duration::from_secs(30);
+/// How long an answer may take, beyond what the call itself waits for, before the call is sent once more, and before its
+/// caller is told that nobody knows what became of it: the owner waits for the database.
+const MAX_ANSWER_WAIT: Duration = Duration::from_secs(15);
+/// How long a stale read waits until this node has the position that it asks for, before the owner is asked.
+const MAX_CATCH_UP_WAIT: Duration = Duration::from_secs(1);
 /// Most times that one call is sent: a call that takes every owner down with it must not do so forever.
 const MAX_FORWARDS: u32 = 32;
 /// Most calls that are held at one time.
@@ -38,6 +42,9 @@ pub(super) struct Front {
     pub failover_wait: Duration,
     /// Zero until it is set.
     pub heartbeat_timeout_ms: AtomicU64,
+    replica: Mutex<Option<Replica>>,
+    /// At or after everything that owners have answered.
+    answered: AtomicU64,
     polls: PollNames,
     held: Semaphore,
     held_kib: Semaphore,
@@ -49,6 +56,8 @@ enum Attempt {
     Answered(CallReply),
     /// The call may have been decided; it can be sent again at once.
     Lost,
+    /// The owner is there, and does not answer.
+    Unanswered,
     /// The owner is gone; what it had begun to decide may be recorded.
     OwnerLost,
     /// The owner could not be reached in time.
@@ -68,6 +77,8 @@ impl Front {
             metrics: Metrics::default(),
             failover_wait: options.failover_wait,
             heartbeat_timeout_ms: AtomicU64::new(0),
+            replica: Mutex::default(),
+            answered: AtomicU64::new(0),
             polls: PollNames::default(),
             held: Semaphore::new(MAX_HELD_CALLS),
             held_kib: Semaphore::new(INBOX_KIB),
@@ -80,7 +91,35 @@ impl Front {
     }
 
     pub(super) fn durable(&self) -> Position {
-        *self.notices.0.durable.borrow()
+        let noticed = *self.notices.0.durable.borrow();
+        match &self.routes.borrow().to {
+            To::Local(local) => *local.durable.borrow(),
+            // Its answers are ahead of its notices.
+            To::Peer { peer, .. } => noticed.max(peer.durable()),
+            To::Unknown => noticed,
+        }
+    }
+
+    /// A position at or after everything that this node has answered so far.
+    pub(super) fn position(&self) -> Position {
+        let applied = self.replica().map_or(Position::ZERO, |replica| replica.applied());
+        applied.max(self.durable()).max(Position(self.answered.load(Ordering::Acquire)))
+    }
+
+    pub(super) fn set_replica(&self, replica: Option<Replica>) {
+        *self.replica.lock().unwrap_or_else(PoisonError::into_inner) = replica;
+    }
+
+    pub(super) fn replica(&self) -> Option<Replica> {
+        self.replica.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Answers a read from the state that this node follows, once it reaches up to `min`. Nothing when the owner must answer:
+    /// this node follows nobody, is too far behind, or cannot know.
+    pub(super) async fn read_stale(&self, read: &Read, min: Position) -> Option<Reply> {
+        let replica = self.replica()?;
+        timeout(MAX_CATCH_UP_WAIT, replica.reaches(min)).await.ok()?;
+        replica.read(read)
     }
 
     /// Has a call answered by the owner of the ledger. Boxed, so that a handle's future is no larger for it.
@@ -118,7 +157,7 @@ impl Front {
     ) -> Result<(CallReply, u32), Unavailable> {
         let mut routes = self.routes.clone();
         let (mut since, mut why, mut forwards) = (Instant::now(), Unavailable::NoOwner, 0);
-        let mut ended_early = None;
+        let (mut ended_early, mut was_unanswered) = (None, false);
         loop {
             let route = routes.borrow_and_update().clone();
             let give_up = since + self.failover_wait;
@@ -134,7 +173,9 @@ impl Front {
                     Attempt::Answered(reply) if self.is_early(call, &reply) => ended_early = Some(reply),
                     Attempt::Answered(reply) => return Ok((reply, forwards)),
                     Attempt::Refused(why) => return Err(why),
-                    Attempt::Lost | Attempt::RouteChanged => {
+                    Attempt::Unanswered if was_unanswered => return Err(Unavailable::OutcomeUnknown),
+                    again @ (Attempt::Lost | Attempt::RouteChanged | Attempt::Unanswered) => {
+                        was_unanswered |= matches!(again, Attempt::Unanswered);
                         (since, why) = (Instant::now(), Unavailable::OutcomeUnknown);
                         continue;
                     }
@@ -173,11 +214,15 @@ impl Front {
             match &route.to {
                 To::Local(local) => {
                     let reply = self.call_local(local, call.rebased(from, local.now())).await;
+                    self.answered.fetch_max(local.durable.borrow().0, Ordering::AcqRel);
                     if is_over(&reply) { Attempt::OwnerLost } else { Attempt::Answered(reply) }
                 }
                 To::Peer { peer, .. } => {
                     match peer.call(call.rebased(from, Time::ZERO), route.epoch, give_up).await {
-                        Ok(reply) => Attempt::Answered(reply),
+                        Ok(reply) => {
+                            self.answered.fetch_max(peer.durable().0, Ordering::AcqRel);
+                            Attempt::Answered(reply)
+                        }
                         Err(PeerError::Lost) => Attempt::Lost,
                         Err(PeerError::Unreachable) => Attempt::Unreachable,
                         Err(PeerError::NotOwner(hint)) => {
@@ -208,7 +253,7 @@ impl Front {
                 Ok(_) => Attempt::RouteChanged,
                 Err(_) => Attempt::Refused(Unavailable::Stopped),
             },
-            () = sleep_until(answer_by) => Attempt::Lost,
+            () = sleep_until(answer_by) => Attempt::Unanswered,
         }
     }
 

@@ -2,6 +2,7 @@
 //! in the bounded inbox of the driver.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use authority::{Position, Scope, TaskId, Time};
@@ -50,6 +51,8 @@ pub(crate) struct Local {
     pub(crate) metrics: Metrics,
     pub(crate) takes_work: watch::Receiver<bool>,
     pub(crate) durable: watch::Receiver<Position>,
+    /// Set while nothing can be answered because no standby receives what is recorded.
+    pub(crate) lacks_standby: Arc<AtomicBool>,
 }
 
 impl Local {
@@ -59,6 +62,9 @@ impl Local {
     }
 
     pub(crate) async fn ask(&self, request: Request) -> Result<Reply, Unavailable> {
+        if self.lacks_standby.load(Ordering::Acquire) {
+            return Err(Unavailable::NoStandby);
+        }
         let (reply_to, reply) = oneshot::channel();
         let mut envelope =
             Envelope { request, received_at: self.now(), reply_to, permit: None, waiting_guard: None };

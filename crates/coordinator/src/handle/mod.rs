@@ -42,6 +42,17 @@ use front::Front;
 #[derive(Clone)]
 pub struct Handle {
     target: Target,
+    consistency: Consistency,
+}
+
+/// How new the state must be that a read of tasks and queues rests on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Consistency {
+    /// The newest, confirmed by the owner.
+    #[default]
+    Strong,
+    /// What this node has, if that reaches up to this position. A node that does not follow the ledger asks the owner.
+    Stale { min: Position },
 }
 
 /// Who answers.
@@ -94,7 +105,7 @@ macro_rules! registry_calls {
 
 impl Handle {
     pub(crate) fn of(local: Local) -> Handle {
-        Handle { target: Target::Local(Arc::new(local)) }
+        Handle { target: Target::Local(Arc::new(local)), consistency: Consistency::Strong }
     }
 
     /// The coordinator's time, which never goes back. In a cluster, the owner's time as far as this node knows it.
@@ -127,6 +138,19 @@ impl Handle {
         match &self.target {
             Target::Local(local) => local.takes_work.clone(),
             Target::Front(front) => front.notices.0.takes_work.subscribe(),
+        }
+    }
+
+    /// A handle whose reads of tasks and queues have this consistency.
+    pub fn with_consistency(&self, consistency: Consistency) -> Handle {
+        Handle { target: self.target.clone(), consistency }
+    }
+
+    /// A position at or after everything that this node has answered so far.
+    pub fn position(&self) -> Position {
+        match &self.target {
+            Target::Local(_) => self.durable(),
+            Target::Front(front) => front.position(),
         }
     }
 
@@ -381,11 +405,18 @@ impl Handle {
     async fn ask(&self, request: Request) -> Result<Reply, Unavailable> {
         match &self.target {
             Target::Local(local) => local.ask(request).await,
-            Target::Front(front) => match front.call(Call::Ask(request)).await? {
-                CallReply::Asked(Reply::Unavailable(why)) => Err(why),
-                CallReply::Asked(reply) => Ok(reply),
-                reply => Err(unexpected(reply)),
-            },
+            Target::Front(front) => {
+                if let (Consistency::Stale { min }, Request::Read(read)) = (self.consistency, &request)
+                    && let Some(reply) = front.read_stale(read, min).await
+                {
+                    return Ok(reply);
+                }
+                match front.call(Call::Ask(request)).await? {
+                    CallReply::Asked(Reply::Unavailable(why)) => Err(why),
+                    CallReply::Asked(reply) => Ok(reply),
+                    reply => Err(unexpected(reply)),
+                }
+            }
         }
     }
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use authority::{Position, Time};
+use ledger::postgres::Kept;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -20,8 +21,20 @@ pub trait Peer: Send + Sync {
     /// for the answer as long as the connection lives. Times in the call count from zero: see [`Call::rebased`].
     fn call(&self, call: Call, epoch: u64, give_up: Instant) -> BoxFuture<'_, Result<CallReply, PeerError>>;
 
+    /// The newest position that the node has called durable in an answer.
+    fn durable(&self) -> Position {
+        Position::ZERO
+    }
+
     /// Passes the owner's notices on until the connection is lost. Waits for a connection first.
     fn follow(&self, notices: Notices) -> BoxFuture<'_, ()>;
+
+    /// Receives the batches of the node, which must own the ledger at `epoch` or later, until the stream ends: whether its
+    /// connection was lost. Waits for a connection first, and for the node to choose this one. A node without streams feeds
+    /// nobody.
+    fn tail(&self, _epoch: u64, _kept: Kept) -> BoxFuture<'_, bool> {
+        Box::pin(std::future::pending())
+    }
 }
 
 /// Why another node gave no answer.

@@ -9,8 +9,9 @@ use super::call::{Call, CallReply};
 use super::front::{DEFAULT_FAILOVER_WAIT, Front};
 use super::local::Local;
 use super::peer::{NodeAddress, NoticeSource, OwnerHint, Peer};
-use super::{Handle, Target};
+use super::{Consistency, Handle, Target};
 use crate::metrics::Metrics;
+use crate::replica::Replica;
 
 #[derive(Clone, Default)]
 pub(super) struct Route {
@@ -61,7 +62,10 @@ impl Router {
             front.notices.clone(),
             options.failover_wait,
         ));
-        (Router { front: front.clone(), routes }, Handle { target: Target::Front(front) })
+        (
+            Router { front: front.clone(), routes },
+            Handle { target: Target::Front(front), consistency: Consistency::Strong },
+        )
     }
 
     /// This process owns the ledger: `handle` is that of the coordinator that [`crate::start`] started.
@@ -82,6 +86,11 @@ impl Router {
     /// Nobody is known to own the ledger; the owner of `epoch` was the last one.
     pub fn no_owner(&self, epoch: u64) {
         self.set(epoch, To::Unknown);
+    }
+
+    /// The state that stale reads of this node rest on; none when it follows nobody.
+    pub fn set_replica(&self, replica: Option<Replica>) {
+        self.front.set_replica(replica);
     }
 
     /// The metrics of this node's coordinators, for [`crate::Options::metrics`]: they count on when the node becomes the
@@ -139,6 +148,11 @@ impl Inbound {
             return Err(OwnerHint { epoch: route.epoch, owner: None });
         }
         Ok(reply.bounded())
+    }
+
+    /// The newest durable position, as far as this node knows.
+    pub fn durable(&self) -> authority::Position {
+        self.front.durable()
     }
 
     /// Notices for another node.

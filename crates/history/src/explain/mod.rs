@@ -75,6 +75,7 @@ pub fn explain(task: TaskId, records: &[HistoryRecord], defaults: &QueueDefaults
         lease: None,
         past: Vec::new(),
         cancel: None,
+        owner: None,
     };
     for record in records.iter().filter(|record| concerns(task, &record.event)) {
         let known = explainer.timeline.steps.len();
@@ -82,6 +83,7 @@ pub fn explain(task: TaskId, records: &[HistoryRecord], defaults: &QueueDefaults
         // A record makes at most one step.
         if let Some(step) = explainer.timeline.steps.get_mut(known) {
             step.by = record.event.by().cloned();
+            step.owner = explainer.owner.clone();
         }
     }
     explainer.timeline
@@ -119,6 +121,8 @@ struct Explainer<'a> {
     lease: Option<Held>,
     past: Vec<Over>,
     cancel: Option<(CancelCause, Arc<str>)>,
+    /// The node that decides, since its last takeover.
+    owner: Option<Arc<str>>,
 }
 
 impl Explainer<'_> {
@@ -131,9 +135,11 @@ impl Explainer<'_> {
                 return;
             }
             Event::OwnerTookOver(event) => {
+                let before = self.owner.replace(event.node.clone());
                 // Only of interest while a worker had the task.
                 if self.timeline.state == Some(TaskState::Leased) {
-                    self.step(position, at, StepKind::Restarted { epoch: event.epoch });
+                    let taken_from = before.filter(|before| *before != event.node);
+                    self.step(position, at, StepKind::Restarted { epoch: event.epoch, taken_from });
                 }
                 return;
             }

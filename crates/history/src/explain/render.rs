@@ -120,10 +120,12 @@ impl Step {
                 };
                 format!("a late report of {attempt} by {worker} was discarded: {why}")
             }
-            StepKind::Restarted { epoch } => {
-                format!(
-                    "the coordinator was started again (epoch {epoch}); {attempt} by {worker} kept its lease"
-                )
+            StepKind::Restarted { epoch, taken_from } => {
+                let what = match (taken_from, &self.owner) {
+                    (Some(before), Some(owner)) => format!("node {owner} took over from node {before}"),
+                    _ => "the coordinator was started again".to_owned(),
+                };
+                format!("{what} (epoch {epoch}); {attempt} by {worker} kept its lease")
             }
             StepKind::Note { text, .. } => text.clone(),
             StepKind::Purged => {

@@ -19,6 +19,8 @@ pub struct Step {
     pub extensions: Option<u32>,
     /// Who asked for it, if that is recorded.
     pub by: Option<Arc<Actor>>,
+    /// The node that owned the ledger and so decided it; unknown when the record of its takeover is no longer retained.
+    pub owner: Option<Arc<str>>,
     pub kind: StepKind,
 }
 
@@ -81,9 +83,11 @@ pub enum StepKind {
     Discarded {
         why: DiscardReason,
     },
-    /// The coordinator was started again while the task was leased.
+    /// The coordinator was started again, or another node took over, while the task was leased.
     Restarted {
         epoch: u64,
+        /// The node that owned the ledger before, if it was another one.
+        taken_from: Option<Arc<str>>,
     },
     /// An event that leaves the task's state as it is, such as a waiter that joins.
     Note {
@@ -152,7 +156,17 @@ impl DiscardReason {
 
 impl Step {
     pub(super) fn new(position: Position, at: Time, kind: StepKind) -> Step {
-        Step { position, at, attempt: None, worker: None, ran_ms: None, extensions: None, by: None, kind }
+        Step {
+            position,
+            at,
+            attempt: None,
+            worker: None,
+            ran_ms: None,
+            extensions: None,
+            by: None,
+            owner: None,
+            kind,
+        }
     }
 }
 

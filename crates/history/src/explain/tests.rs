@@ -354,21 +354,18 @@ fn a_late_report_is_discarded_and_says_why() {
 }
 
 #[test]
-fn a_restart_is_told_only_while_somebody_works_on_the_task() {
-    let restart =
-        |epoch| Event::OwnerTookOver(OwnerTookOver { epoch, node: Arc::from("n"), audit_head: None });
-    let script = Script(Vec::new())
-        .at(0, restart(1))
-        .at(1, created(None, None))
-        .leased(1, 1, "w1")
-        .at(2, restart(2))
-        .completed(3)
-        .at(4, restart(3));
-    assert_eq!(script.timeline().steps.len(), 4);
-    assert_eq!(
-        script.render()[1],
-        "the coordinator was started again (epoch 2); attempt 1 by w1 kept its lease"
-    );
+fn a_takeover_is_told_only_while_somebody_works_on_the_task_and_every_step_names_its_owner() {
+    let takeover = |epoch, node| Event::OwnerTookOver(OwnerTookOver { epoch, node, audit_head: None });
+    let (a, b): (Arc<str>, Arc<str>) = (Arc::from("a"), Arc::from("b"));
+    let script =
+        Script(Vec::new()).at(0, takeover(1, a.clone())).at(1, created(None, None)).leased(1, 1, "w1");
+    let script =
+        script.at(2, takeover(2, a.clone())).at(3, takeover(3, b.clone())).completed(4).at(5, takeover(4, a));
+    let owners: Vec<_> = script.timeline().steps.iter().map(|step| step.owner.clone().unwrap()).collect();
+    assert_eq!(owners.iter().map(|owner| &**owner).collect::<String>(), "aaabb");
+    let kept = "attempt 1 by w1 kept its lease";
+    assert_eq!(script.render()[1], format!("the coordinator was started again (epoch 2); {kept}"));
+    assert_eq!(script.render()[2], format!("node b took over from node a (epoch 3); {kept}"));
 }
 
 #[test]

@@ -8,11 +8,12 @@ use tokio_postgres::types::ToSql;
 use super::Error;
 use super::batch_row::{BatchRow, Place};
 use super::connection::Session;
+use super::kept::{Kept, Standing};
 use super::recent::{Compared, Recent};
 use super::schema::read_cluster;
 use super::shared::Database;
 use super::tables::{Statements, TableRows};
-use crate::{AppendError, Refusal};
+use crate::{AppendError, Position, Refusal};
 
 /// The wait after the first failure in a row, and the longest.
 const FIRST_RETRY: Duration = Duration::from_millis(20);
@@ -61,6 +62,16 @@ enum Stop {
 impl From<Error> for Stop {
     fn from(error: Error) -> Stop {
         Stop::Failed(error)
+    }
+}
+
+impl From<Stop> for Error {
+    fn from(stop: Stop) -> Error {
+        match stop {
+            Stop::Refused(Refusal::Forked { at }) => Error::Forked(at),
+            Stop::Refused(refusal) => Error::Refused(refusal.to_string()),
+            Stop::Failed(error) => error,
+        }
     }
 }
 
@@ -171,41 +182,66 @@ impl Writer {
             Compared::Continued(place) => Err(Stop::Refused(fenced(last, place.next))),
             Compared::Trimmed { first } => Err(Stop::Refused(fenced(last, first))),
             Compared::Lost { after } => {
-                let lost = self.recent.after(after);
                 tracing::warn!(
                     after = after.next.0 - 1,
                     up_to = last.next.0 - 1,
-                    batches = lost.len(),
                     "PostgreSQL has lost batches that it had acknowledged; they are appended again"
                 );
-                for (before, row) in &lost {
-                    match open.insert(&self.database, *before, row).await {
-                        Ok(1) => {}
-                        // Somebody else is faster: compare again.
-                        Ok(_) => break,
-                        Err(error) if error.is_taken() => break,
-                        Err(error) => return Err(error.into()),
-                    }
-                }
+                open.insert_again(&self.database, &self.recent.after(after)).await?;
                 Ok(false)
             }
-            Compared::Forked { at } => {
-                tracing::error!(
-                    at = at.0,
-                    known_up_to = last.next.0 - 1,
-                    "PostgreSQL holds another history than this node: at this position another batch is stored than was acknowledged"
-                );
-                Err(Stop::Refused(Refusal::Forked { at }))
+            Compared::Forked { at } => Err(self.forked(at)),
+            Compared::Unknown { next } => Err(self.lost_for_good(next)),
+        }
+    }
+
+    /// Appends again what this node holds and the database does not, before this node owns the ledger. Says whether the database
+    /// ends with what the node holds then; another node may have gone on. Batches from `durable` on may never have been
+    /// durable, so that another one in their place is no fork.
+    pub(super) async fn restore(&mut self, durable: Position) -> Result<bool, Error> {
+        loop {
+            if self.open.is_none() {
+                self.reopen().await?;
             }
-            Compared::Unknown { next } => {
-                tracing::error!(
-                    from = next.0,
-                    known_up_to = last.next.0 - 1,
-                    "PostgreSQL has lost records that it had acknowledged, and this node does not hold them"
-                );
-                Err(Stop::Refused(Refusal::Forked { at: next }))
+            let Some(open) = &self.open else { return Ok(false) };
+            let last = self.recent.last();
+            match self.recent.compare(&open.stored_batches(self.database.shard(), &self.recent).await?) {
+                Compared::Same => return Ok(true),
+                Compared::Continued(_) | Compared::Trimmed { .. } => return Ok(false),
+                Compared::Lost { after } => {
+                    let lost = self.recent.after(after);
+                    tracing::warn!(
+                        after = after.next.0 - 1,
+                        up_to = last.next.0 - 1,
+                        known_up_to = durable.0.saturating_sub(1),
+                        batches = lost.len(),
+                        "PostgreSQL lacks batches that this node has received from the owner; they are appended again"
+                    );
+                    open.insert_again(&self.database, &lost).await?;
+                }
+                Compared::Forked { at } if at >= durable => self.recent.truncate(at),
+                Compared::Forked { at } => return Err(self.forked(at).into()),
+                Compared::Unknown { next } => return Err(self.lost_for_good(next).into()),
             }
         }
+    }
+
+    fn forked(&self, at: Position) -> Stop {
+        tracing::error!(
+            at = at.0,
+            known_up_to = self.recent.last().next.0 - 1,
+            "PostgreSQL holds another history than this node: at this position another batch is stored than was acknowledged"
+        );
+        Stop::Refused(Refusal::Forked { at })
+    }
+
+    fn lost_for_good(&self, next: Position) -> Stop {
+        tracing::error!(
+            from = next.0,
+            known_up_to = self.recent.last().next.0 - 1,
+            "PostgreSQL has lost records that it had acknowledged, and this node does not hold them"
+        );
+        Stop::Refused(Refusal::Forked { at: next })
     }
 
     /// After a failure nothing is known; the next attempt begins with a new session. A full database is the caller's
@@ -232,7 +268,7 @@ fn step(is_durable: bool) -> Step {
     if is_durable { Step::Done } else { Step::Again }
 }
 
-fn fenced(last: Place, expected: crate::Position) -> Refusal {
+fn fenced(last: Place, expected: Position) -> Refusal {
     Refusal::Fenced { expected, found: last.next }
 }
 
@@ -290,11 +326,38 @@ impl Open {
         }
     }
 
-    /// What the database holds from the oldest batch on that we know, and one batch more.
-    async fn stored_batches(&self, shard: i32, recent: &Recent) -> Result<Vec<Place>, Error> {
-        let limit = recent.len() as i64 + 2;
-        let from = recent.base().first.0 as i64;
-        let rows = self.session.client.query(COMPARE, &[&shard, &from, &limit]).await?;
-        rows.iter().map(Place::read).collect()
+    /// Inserts batches that were lost, in order, until somebody else is faster.
+    async fn insert_again(&self, database: &Database, lost: &[(Place, BatchRow)]) -> Result<(), Error> {
+        for (before, row) in lost {
+            match self.insert(database, *before, row).await {
+                Ok(1) => {}
+                Ok(_) => break,
+                Err(error) if error.is_taken() => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
     }
+
+    async fn stored_batches(&self, shard: i32, recent: &Recent) -> Result<Vec<Place>, Error> {
+        stored_batches(&self.session, shard, recent).await
+    }
+}
+
+/// What the database holds from the oldest batch on that we know, and one batch more.
+async fn stored_batches(session: &Session, shard: i32, recent: &Recent) -> Result<Vec<Place>, Error> {
+    let limit = recent.len() as i64 + 2;
+    let from = recent.base().first.0 as i64;
+    let rows = session.client.query(COMPARE, &[&shard, &from, &limit]).await?;
+    rows.iter().map(Place::read).collect()
+}
+
+/// How the database stands to the batches that a standby holds.
+pub fn standing(database: &Database, kept: &Kept) -> Result<Standing, Error> {
+    let Some((recent, durable)) = kept.batches() else { return Ok(Standing::Whole) };
+    let shard = database.shard();
+    database.run(move |session| async move {
+        let stored = stored_batches(&session, shard, &recent).await?;
+        Ok(recent.compare(&stored).standing(durable))
+    })
 }

@@ -18,7 +18,7 @@ const ZSTD: i16 = 1;
 
 /// Where a batch ends, and by which row it is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub struct Place {
     pub first: Position,
     pub next: Position,
     pub link: Link,
@@ -26,14 +26,15 @@ pub(super) struct Place {
 
 /// A row of the table `batch`, in the form in which it is stored.
 #[derive(Clone, Debug)]
-pub(super) struct BatchRow {
+pub struct BatchRow {
     pub place: Place,
+    /// The time of the batch, in milliseconds.
     pub at: i64,
     pub epoch: i64,
     pub codec: i16,
     pub body: Arc<[u8]>,
-    /// What the batch changes in the tables; unknown for a batch that was read.
-    pub rows: Option<Arc<TableRows>>,
+    /// What the batch changes in the tables; unknown for a batch that was read or received.
+    pub(super) rows: Option<Arc<TableRows>>,
 }
 
 /// The columns of a row, in the order of [`BatchRow::read`].
@@ -54,7 +55,13 @@ impl Place {
 }
 
 impl BatchRow {
-    pub(super) fn new(batch: &Batch, before: Link, epoch: u64) -> BatchRow {
+    /// A row that another node has sent.
+    pub fn received(place: Place, at: i64, epoch: i64, codec: i16, body: Arc<[u8]>) -> BatchRow {
+        BatchRow { place, at, epoch, codec, body, rows: None }
+    }
+
+    /// The row of a batch behind the given link.
+    pub fn new(batch: &Batch, before: Link, epoch: u64) -> BatchRow {
         let body = batch.body();
         let compressed = (body.len() >= COMPRESS_FROM_BYTES)
             .then(|| zstd::bulk::compress(body, LEVEL).ok())
@@ -86,6 +93,11 @@ impl BatchRow {
         })
     }
 
+    /// The row without what it changes in the tables.
+    pub(super) fn bare(&self) -> BatchRow {
+        BatchRow { rows: None, ..self.clone() }
+    }
+
     /// How much memory it takes to append the batch again.
     pub(super) fn bytes(&self) -> usize {
         self.body.len() + self.rows.as_ref().map_or(0, |rows| rows.bytes())
@@ -101,7 +113,7 @@ impl BatchRow {
     }
 
     /// Checks the row behind the link of the row before it, and returns its body.
-    pub(super) fn verify(&self, before: Link) -> Result<Vec<u8>, Error> {
+    pub(crate) fn verify(&self, before: Link) -> Result<Vec<u8>, Error> {
         let body = self.unpack()?;
         let Place { first, next, link } = self.place;
         if before.then(first, next, &body) == link { Ok(body) } else { Err(self.damaged()) }

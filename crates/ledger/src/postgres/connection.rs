@@ -116,7 +116,7 @@ where
     while let Some(Ok(message)) = messages.next().await {
         match message {
             AsyncMessage::Notice(notice) if notice.parsed_severity() == Some(Severity::Warning) => {
-                tracing::warn!(message = notice.message(), "PostgreSQL warns");
+                tracing::warn!(warning = notice.message(), "PostgreSQL warns");
                 warned.store(true, Ordering::Release);
             }
             AsyncMessage::Notification(_) => heard(Heard::Notification),

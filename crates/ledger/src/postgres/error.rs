@@ -22,6 +22,10 @@ pub enum Error {
     Damaged(String),
     #[error("the database has another history from position {0} on than the one that was followed")]
     Forked(Position),
+    #[error("the history from record {from} is no longer kept; the ledger starts at {first}")]
+    Trimmed { from: Position, first: Position },
+    #[error("the snapshot was replaced by a newer one while it was loaded")]
+    SnapshotGone,
     #[error("position {0} is not durable yet")]
     BeyondEnd(Position),
     #[error("PostgreSQL does not answer")]
@@ -85,6 +89,7 @@ impl From<Error> for crate::Error {
             Error::Refused(_) | Error::NotInitialized | Error::Incomplete => ErrorKind::Refused,
             Error::Damaged(_) => ErrorKind::Damaged,
             Error::Forked(_) => ErrorKind::Forked,
+            Error::Trimmed { .. } | Error::SnapshotGone => ErrorKind::Trimmed,
             Error::BeyondEnd(_) => ErrorKind::BeyondEnd,
             Error::Database(_) | Error::Silent | Error::Closed | Error::Thread(_) => ErrorKind::Unavailable,
         };

@@ -10,7 +10,10 @@ use tokio::sync::watch;
 use super::Error;
 use super::append::Writer;
 use super::batch_row::{BatchRow, Place, position};
+use super::feed::Feed;
+use super::kept::Kept;
 use super::reader::PostgresReader;
+use super::recent::Recent;
 use super::shared::Database;
 use super::snapshot::Sink;
 use super::tables::{Follower, TableRows, Tables, missing_changes};
@@ -34,6 +37,8 @@ pub struct PostgresLedger {
     missing: Option<Changes>,
     /// Writes tables that follow.
     follower: Option<Follower>,
+    /// Gets every batch, for the standbys.
+    feed: Option<Feed>,
 }
 
 impl PostgresLedger {
@@ -59,7 +64,24 @@ impl PostgresLedger {
             epoch: 0,
             missing: None,
             follower: None,
+            feed: None,
         })
+    }
+
+    /// Opens the ledger for a standby that takes over: what the standby holds beyond the end of the database is appended first. The
+    /// batches that are appended from then on go to the feed.
+    pub fn open_after(database: Database, kept: &Kept, feed: Feed) -> Result<PostgresLedger, LedgerError> {
+        let mut ledger = PostgresLedger::open(database)?;
+        ledger.feed = Some(feed);
+        let Some((recent, durable)) = kept.batches() else { return Ok(ledger) };
+        let found = std::mem::replace(&mut ledger.writer.recent, recent).last();
+        let runtime = ledger.runtime.as_ref().ok_or(Error::Closed)?;
+        if runtime.block_on(ledger.writer.restore(durable))? {
+            ledger.database.set_readable(ledger.last().next);
+        } else {
+            ledger.writer.recent = Recent::new(found);
+        }
+        Ok(ledger)
     }
 
     fn last(&self) -> Place {
@@ -115,12 +137,27 @@ impl Ledger for PostgresLedger {
         if batch.is_empty() {
             return self.confirm();
         }
-        if let Some(epoch) = first_epoch(batch, self.epoch) {
+        let first_epoch = first_epoch(batch, self.epoch);
+        if let Some(epoch) = first_epoch {
             self.epoch = epoch;
+            self.feed.iter().for_each(|feed| feed.begin(&self.writer.recent, epoch));
         }
         let mut row = BatchRow::new(batch, last.link, self.epoch);
+        self.feed.iter().for_each(|feed| feed.publish(&row));
         row.rows = batch.changes().map(|changes| Arc::new(self.rows(changes)));
-        let appended = block_on(self.runtime.as_ref(), &self.stop, self.writer.append(row));
+        let feed = self.feed.as_ref();
+        let append = async {
+            self.writer.append(row).await?;
+            if let Some(feed) = feed {
+                feed.durable(batch.next());
+                // No answer rests on the first batch, and no standby knows of this owner before it.
+                if first_epoch.is_none() {
+                    feed.received(batch.next()).await;
+                }
+            }
+            Ok(())
+        };
+        let appended = block_on(self.runtime.as_ref(), &self.stop, append);
         match &appended {
             Ok(()) => {
                 self.space = DiskSpace::Plenty;
@@ -219,6 +256,7 @@ impl Ledger for PostgresLedger {
 impl Drop for PostgresLedger {
     /// The last owner may be an asynchronous task, where a runtime must not be waited for.
     fn drop(&mut self) {
+        self.feed.iter().for_each(Feed::end);
         // Without a writer, readers follow whoever writes.
         self.database.set_readable(Position(u64::MAX));
         if let Some(runtime) = self.runtime.take() {

@@ -3,8 +3,11 @@
 //!
 //! All of it is a hint. Who owns a shard is decided by its ledger alone.
 
+use std::hash::{BuildHasher, RandomState};
+
 use tokio::sync::watch;
 use tokio_postgres::GenericClient;
+use tokio_postgres::types::ToSql;
 
 use super::Error;
 use super::batch_row::position;
@@ -23,13 +26,26 @@ const HELD: &str = "pg_locks WHERE locktype = 'advisory' AND granted AND objsubi
     AND classid = $2::int4::oid AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
 
 const OBSERVE: &str = "SELECT (SELECT next FROM lessor.batch WHERE shard = $1 ORDER BY first DESC LIMIT 1), \
-    EXISTS (SELECT 1 FROM {HELD}), owner.node, owner.address, owner.epoch, coalesce(node.beat, 0) \
+    EXISTS (SELECT 1 FROM {HELD}), owner.node, owner.address, owner.epoch, coalesce(node.beat, 0), \
+    EXISTS (SELECT 1 FROM lessor.node WHERE node = $3 AND instance = $4 AND draining) \
     FROM (SELECT 1) AS one LEFT JOIN lessor.shard_owner AS owner ON owner.shard = $1 \
     LEFT JOIN lessor.node ON node.node = owner.node";
+
+/// Writes the row of a node, unless another process holds its name: `$9` takes the name from that process. A process that
+/// was at the same address is gone, and so is one that was not seen for a while.
+const ANNOUNCE: &str = "INSERT INTO lessor.node (node, instance, address, version, format, applied, draining, connections) \
+    VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (node) DO UPDATE SET instance = excluded.instance, \
+    address = excluded.address, version = excluded.version, format = excluded.format, applied = excluded.applied, \
+    draining = excluded.draining OR (node.instance = excluded.instance AND node.draining), \
+    fed = node.fed AND node.instance = excluded.instance, connections = excluded.connections, seen = now() \
+    WHERE node.instance IN (0, excluded.instance) OR node.address = excluded.address OR $9 \
+    OR node.seen < now() - interval '6 seconds'";
 
 /// A node's connection for everything that is not the ledger itself.
 pub struct Membership {
     database: Database,
+    /// This process among those that have, or had, the same name.
+    instance: i64,
     session: Option<Session>,
     /// Counts the news that other nodes have sent.
     news: watch::Sender<u64>,
@@ -47,6 +63,28 @@ pub struct Observed {
     pub owner: Option<OwnerRow>,
     /// The owner's time when it last said that it lives, in milliseconds; 0 when it never did.
     pub beat: u64,
+    /// Whether the row of this node says that it leaves.
+    pub is_draining: bool,
+}
+
+/// What a node says about itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Announcement {
+    pub address: String,
+    pub version: String,
+    pub applied_next: Position,
+    pub is_draining: bool,
+    /// The connections of clients that are open.
+    pub connections: u64,
+}
+
+/// Who holds the name of a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NameHolder {
+    /// This process.
+    This,
+    /// Another process, which was at this address and was last seen at this time, by the clock of the database.
+    Other { address: String, instance: i64, seen_us: i64 },
 }
 
 /// The owner, as it has announced itself.
@@ -61,12 +99,19 @@ pub struct OwnerRow {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeRow {
     pub node: String,
+    /// Whether this process is the node.
+    pub is_this: bool,
     pub address: String,
     pub version: String,
     /// The position of the record that a standby applies next.
     pub applied_next: Position,
     /// How long ago it was last seen.
     pub seen_ms: u64,
+    /// Whether it holds every batch of the owner, which sends them.
+    pub is_fed: bool,
+    /// Whether it leaves.
+    pub is_draining: bool,
+    pub connections: u64,
 }
 
 /// An owner with what is known of its takeover.
@@ -81,7 +126,10 @@ pub struct ShardRow {
 
 impl Membership {
     pub fn new(database: Database) -> Membership {
-        Membership { database, session: None, news: watch::Sender::new(0), ended: watch::Sender::new(0) }
+        // The keys of the hasher are random. A positive number is not 0, which stands for nobody.
+        let instance = (RandomState::new().hash_one(0_u8) >> 1) as i64 | 1;
+        let (news, ended) = (watch::Sender::new(0), watch::Sender::new(0));
+        Membership { database, instance, session: None, news, ended }
     }
 
     /// Changes when another node has something to tell.
@@ -99,28 +147,51 @@ impl Membership {
         self.session = None;
     }
 
-    /// Adds this node to the list of nodes.
-    pub async fn announce(
-        &mut self,
-        address: &str,
-        version: &str,
-        applied_next: Position,
-    ) -> Result<(), Error> {
-        let node = self.database.options().node.clone();
+    /// Adds this node to the list of nodes, unless another process holds its name and the name is not to be taken from it.
+    pub async fn announce(&mut self, about: &Announcement, takes_name: bool) -> Result<NameHolder, Error> {
+        let (node, instance) = (self.database.options().node.clone(), self.instance);
+        let (applied, connections) = (about.applied_next.0 as i64, about.connections as i64);
         let session = self.session().await?;
-        let sql = "INSERT INTO lessor.node (node, address, version, format, applied, seen) \
-                   VALUES ($1, $2, $3, $4, $5, now()) ON CONFLICT (node) DO UPDATE SET address = excluded.address, \
-                   version = excluded.version, format = excluded.format, applied = excluded.applied, seen = now()";
-        let applied = applied_next.0 as i64;
-        session.client.execute(sql, &[&node, &address, &version, &RECORD_FORMAT, &applied]).await?;
-        Ok(())
+        let Announcement { address, version, is_draining, .. } = about;
+        let parameters: [&(dyn ToSql + Sync); 9] = [
+            &node,
+            &instance,
+            address,
+            version,
+            &RECORD_FORMAT,
+            &applied,
+            is_draining,
+            &connections,
+            &takes_name,
+        ];
+        if session.client.execute(ANNOUNCE, &parameters).await? > 0 {
+            return Ok(NameHolder::This);
+        }
+        let sql = "SELECT address, instance, (extract(epoch FROM seen) * 1000000)::int8 FROM lessor.node WHERE node = $1";
+        let holder = session.client.query_opt(sql, &[&node]).await?;
+        // A row that went away in between is written the next time.
+        Ok(holder.map_or(NameHolder::This, |row| NameHolder::Other {
+            address: row.get(0),
+            instance: row.get(1),
+            seen_us: row.get(2),
+        }))
+    }
+
+    /// Asks a node to leave. False when there is no such node.
+    pub async fn order_drain(&mut self, node: &str) -> Result<bool, Error> {
+        let session = self.session().await?;
+        let sql = "UPDATE lessor.node SET draining = true WHERE node = $1";
+        let is_known = session.client.execute(sql, &[&node]).await? > 0;
+        notify(&session.client).await?;
+        Ok(is_known)
     }
 
     pub async fn observe(&mut self) -> Result<Observed, Error> {
-        let shard = self.database.shard();
+        let (shard, instance) = (self.database.shard(), self.instance);
+        let node = self.database.options().node.clone();
         let session = self.session().await?;
         let observe = OBSERVE.replace("{HELD}", HELD);
-        let row = session.client.query_one(&observe, &[&shard, &LOCK_CLASS]).await?;
+        let row = session.client.query_one(&observe, &[&shard, &LOCK_CLASS, &node, &instance]).await?;
         let owner = row.get::<_, Option<String>>(2).map(|node| OwnerRow {
             node,
             address: row.get(3),
@@ -128,7 +199,8 @@ impl Membership {
         });
         let next: Option<i64> = row.get(0);
         let next = next.ok_or_else(|| Error::Damaged("a shard has no batch".to_owned()))?;
-        Ok(Observed { next: position(next), is_locked: row.get(1), owner, beat: row.get::<_, i64>(5) as u64 })
+        let beat = row.get::<_, i64>(5) as u64;
+        Ok(Observed { next: position(next), is_locked: row.get(1), owner, beat, is_draining: row.get(6) })
     }
 
     /// Takes the owner's lock if it is free. The session holds it until it ends or gives it back.
@@ -162,13 +234,33 @@ impl Membership {
         notify(&session.client).await
     }
 
-    /// Says that this node lives, and what time it has as an owner; 0 for a node that owns nothing.
-    pub async fn beat(&mut self, time_ms: u64) -> Result<(), Error> {
-        let node = self.database.options().node.clone();
+    /// Says that this node lives, and what time it has as an owner; 0 for a node that owns nothing. False when the row is
+    /// missing or belongs to another process.
+    pub async fn beat(&mut self, time_ms: u64) -> Result<bool, Error> {
+        let (node, instance) = (self.database.options().node.clone(), self.instance);
         let session = self.session().await?;
-        let sql = "UPDATE lessor.node SET beat = $2, seen = now() WHERE node = $1";
-        session.client.execute(sql, &[&node, &(time_ms as i64)]).await?;
+        let sql = "UPDATE lessor.node SET beat = $3, seen = now() WHERE node = $1 AND instance = $2";
+        Ok(session.client.execute(sql, &[&node, &instance, &(time_ms as i64)]).await? > 0)
+    }
+
+    /// Says whether this node holds every batch of the owner.
+    pub async fn set_fed(&mut self, is_fed: bool) -> Result<(), Error> {
+        let (node, instance) = (self.database.options().node.clone(), self.instance);
+        let session = self.session().await?;
+        let sql = "UPDATE lessor.node SET fed = $3 WHERE node = $1 AND instance = $2";
+        session.client.execute(sql, &[&node, &instance, &is_fed]).await?;
         Ok(())
+    }
+
+    /// The other nodes that stay and hold every batch of the owner, as they have said, and how long ago they were seen in
+    /// milliseconds.
+    pub async fn fed_nodes(&mut self) -> Result<Vec<(String, u64)>, Error> {
+        let instance = self.instance;
+        let session = self.session().await?;
+        let sql = "SELECT node, (extract(epoch FROM now() - seen) * 1000)::int8 FROM lessor.node \
+                   WHERE fed AND NOT draining AND instance <> $1";
+        let rows = session.client.query(sql, &[&instance]).await?;
+        Ok(rows.iter().map(|row| (row.get(0), row.get::<_, i64>(1).max(0) as u64)).collect())
     }
 
     /// Gives the lock back and tells the other nodes, so that one of them takes over at once.
@@ -181,16 +273,29 @@ impl Membership {
 
     /// Removes this node from the list.
     pub async fn leave(&mut self) -> Result<(), Error> {
-        let node = self.database.options().node.clone();
+        let (node, instance) = (self.database.options().node.clone(), self.instance);
         let session = self.session().await?;
-        session.client.execute("DELETE FROM lessor.node WHERE node = $1", &[&node]).await?;
+        let sql = "DELETE FROM lessor.node WHERE node = $1 AND instance IN (0, $2)";
+        session.client.execute(sql, &[&node, &instance]).await?;
         notify(&session.client).await
+    }
+
+    /// The addresses of the other nodes that live and stay.
+    pub async fn successors(&mut self) -> Result<Vec<(String, String)>, Error> {
+        let instance = self.instance;
+        let session = self.session().await?;
+        let sql = "SELECT node, address FROM lessor.node WHERE instance NOT IN (0, $1) AND NOT draining \
+                   AND seen > now() - interval '6 seconds' ORDER BY node";
+        let rows = session.client.query(sql, &[&instance]).await?;
+        Ok(rows.iter().map(|row| (row.get(0), row.get(1))).collect())
     }
 
     /// All nodes and all shards.
     pub async fn list(&mut self) -> Result<(Vec<NodeRow>, Vec<ShardRow>), Error> {
+        let instance = self.instance;
         let session = self.session().await?;
-        let sql = "SELECT node, address, version, (extract(epoch FROM now() - seen) * 1000)::int8, applied FROM lessor.node ORDER BY node";
+        let sql = "SELECT node, address, version, (extract(epoch FROM now() - seen) * 1000)::int8, applied, instance, \
+                   draining, connections, fed FROM lessor.node ORDER BY node";
         let nodes = session.client.query(sql, &[]).await?;
         let node = |row: &tokio_postgres::Row| NodeRow {
             node: row.get(0),
@@ -198,10 +303,16 @@ impl Membership {
             version: row.get(2),
             seen_ms: row.get::<_, i64>(3).max(0) as u64,
             applied_next: position(row.get(4)),
+            is_this: row.get::<_, i64>(5) == instance,
+            is_draining: row.get(6),
+            connections: row.get::<_, i64>(7).max(0) as u64,
+            is_fed: row.get(8),
         };
         let sql = "SELECT last.shard, owner.node, owner.address, owner.epoch, owner.reason, \
                    (extract(epoch FROM now() - owner.since) * 1000)::int8, last.next \
-                   FROM (SELECT shard, max(next) AS next FROM lessor.batch GROUP BY shard) AS last \
+                   FROM (SELECT shard, (SELECT next FROM lessor.batch AS batch WHERE batch.shard = shards.shard \
+                         ORDER BY first DESC LIMIT 1) AS next \
+                         FROM lessor.cluster, generate_series(0, shards - 1) AS shards (shard)) AS last \
                    LEFT JOIN lessor.shard_owner AS owner USING (shard) ORDER BY shard";
         let shards = session.client.query(sql, &[]).await?;
         let shard = |row: &tokio_postgres::Row| ShardRow {

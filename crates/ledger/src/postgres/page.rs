@@ -40,11 +40,8 @@ pub(super) fn visit_rows(
             }
         }
         for row in &rows {
-            if expected.is_some_and(|expected| expected != row.place.first) {
-                return Err(Error::Damaged(format!(
-                    "batches before position {} are missing",
-                    row.place.first
-                )));
+            if let Some(expected) = expected.filter(|expected| *expected != row.place.first) {
+                return Err(missing(database, expected, row.place.first)?);
             }
             let body = match before {
                 Some(before) => row.verify(before).map_err(|error| match (expected, after) {
@@ -60,6 +57,23 @@ pub(super) fn visit_rows(
         }
     }
     Ok(begin)
+}
+
+/// Why batches between two others are missing: a slow reader was overtaken by a trim, which removes the oldest ones, or somebody
+/// has removed them.
+fn missing(database: &Database, expected: Position, found: Position) -> Result<Error, Error> {
+    let shard = database.shard();
+    let before = found.0 as i64;
+    let has_older = database.run(move |session| async move {
+        let sql = format!(
+            "SELECT EXISTS (SELECT 1 FROM lessor.batch WHERE shard = $1 AND first < $2 AND {HOLDS_RECORDS})"
+        );
+        Ok(session.client.query_one(&sql, &[&shard, &before]).await?.get::<_, bool>(0))
+    })?;
+    Ok(match has_older {
+        true => Error::Damaged(format!("batches before position {found} are missing")),
+        false => Error::Trimmed { from: expected, first: found },
+    })
 }
 
 /// The page that begins with the batch of a position, or with the first one after it.

@@ -7,13 +7,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use authority::Time;
 
 use super::Error;
-use super::batch_row::{BatchRow, COLUMNS, HOLDS_RECORDS, position};
+use super::batch_row::{BatchRow, COLUMNS, HOLDS_RECORDS, Place, position};
+use super::kept::Kept;
 use super::page::visit_rows;
 use super::shared::Database;
 use super::snapshot::{self, BlockRows};
 use crate::{
-    Error as LedgerError, Hold, InspectVisit, Inspected, Link, Position, Reader, Seen, SnapshotInfo,
-    SnapshotSource, StoredBatch, Visit,
+    Error as LedgerError, ErrorKind, Hold, InspectVisit, Inspected, Link, Position, Reader, Seen,
+    SnapshotInfo, SnapshotSource, StoredBatch, Visit,
 };
 
 /// The batches of a task's history lie close together, and are read again for each of its records.
@@ -24,11 +25,28 @@ const CACHE_BYTES: usize = 64 << 20;
 pub struct PostgresReader {
     database: Database,
     cache: Arc<Mutex<Cache>>,
+    kept: Option<Kept>,
 }
 
 impl PostgresReader {
     pub fn new(database: Database) -> PostgresReader {
-        PostgresReader { database, cache: Arc::default() }
+        PostgresReader { database, cache: Arc::default(), kept: None }
+    }
+
+    /// The same, and keeps the newest of the batches that are followed.
+    pub fn keeping(self, kept: Kept) -> PostgresReader {
+        PostgresReader { kept: Some(kept), ..self }
+    }
+
+    /// The last batch before a position, if it ends there.
+    fn place_before(&self, next: Position) -> Result<Option<Place>, Error> {
+        let (shard, before) = (self.database.shard(), next.0 as i64);
+        let place = self.database.run(move |session| async move {
+            let sql = "SELECT first, next, link FROM lessor.batch WHERE shard = $1 AND first < $2 \
+                       ORDER BY first DESC LIMIT 1";
+            session.client.query_opt(sql, &[&shard, &before]).await?.as_ref().map(Place::read).transpose()
+        })?;
+        Ok(place.filter(|place| place.next == next))
     }
 
     /// The batch that holds a position; `None` when it is trimmed.
@@ -123,9 +141,20 @@ impl Reader for PostgresReader {
     ) -> Result<Option<Link>, LedgerError> {
         let end = self.database.readable();
         let mut last = after;
-        let begin = visit_rows(&self.database, from, after, &mut |row, body| {
+        if let Some(kept) = self.kept.as_ref().filter(|kept| kept.end().is_none())
+            && let Some(place) =
+                self.place_before(from)?.filter(|place| last.is_none_or(|last| last == place.link))
+        {
+            kept.begin(place);
+            last = Some(place.link);
+        }
+        let after = last;
+        let visited = visit_rows(&self.database, from, after, &mut |row, body| {
             if row.place.next > end {
                 return Ok(ControlFlow::Break(()));
+            }
+            if let Some(kept) = &self.kept {
+                kept.found(row, &body)?;
             }
             for record in row.records(&body) {
                 let (position, bytes) = record?;
@@ -135,10 +164,12 @@ impl Reader for PostgresReader {
             }
             last = Some(row.place.link);
             Ok(ControlFlow::Continue(()))
-        })?;
-        match begin {
-            Some(begin) if begin > from => Err(LedgerError::trimmed(from, begin)),
-            _ => Ok(last),
+        });
+        match visited.map_err(LedgerError::from) {
+            Ok(Some(begin)) if begin > from => Err(LedgerError::trimmed(from, begin)),
+            // What was visited counts, with its link. The next call says whether the database can be used again.
+            Err(error) if error.kind() == ErrorKind::Unavailable && last != after => Ok(last),
+            visited => visited.map(|_| last),
         }
     }
 

@@ -1,8 +1,8 @@
-//! The newest batches of a writer, and how they compare with what the database holds.
+//! The newest batches that a node holds, and how they compare with what the database holds.
 //!
 //! A failover of PostgreSQL to a replica that lacks the last commits undoes appends that were acknowledged. As long as
-//! the writer lives it still has these batches, and appends them again before anything else. The links make this safe:
-//! a batch fits only behind the batch that it was made for.
+//! the writer or a standby lives it still has these batches, and appends them again before anything else. The links make
+//! this safe: a batch fits only behind the batch that it was made for.
 
 use std::collections::VecDeque;
 
@@ -12,7 +12,8 @@ use crate::Position;
 /// Memory for batches that a failover could undo.
 const MAX_BYTES: usize = 64 << 20;
 
-/// Durable batches without gaps, the newest last.
+/// Batches without gaps, the newest last.
+#[derive(Clone, Debug)]
 pub(super) struct Recent {
     /// The batch before the oldest of `rows`; it was found or dropped, and cannot be appended again.
     base: Place,
@@ -42,7 +43,7 @@ impl Recent {
         Recent { base, rows: VecDeque::new(), bytes: 0 }
     }
 
-    /// The last durable batch.
+    /// The last batch.
     pub(super) fn last(&self) -> Place {
         self.rows.back().map_or(self.base, |row| row.place)
     }
@@ -67,17 +68,49 @@ impl Recent {
         }
     }
 
+    /// The rows in order, each with the place before it.
+    pub(super) fn rows(&self) -> impl Iterator<Item = (Place, &BatchRow)> {
+        let befores = std::iter::once(self.base).chain(self.rows.iter().map(|row| row.place));
+        befores.zip(&self.rows)
+    }
+
+    /// The rows from this position on.
+    pub(super) fn rows_from(&self, first: Position) -> impl Iterator<Item = &BatchRow> {
+        self.rows.range(self.rows.partition_point(|row| row.place.first < first)..)
+    }
+
+    /// The first row at this position or after it, with the place before it.
+    pub(super) fn at(&self, first: Position) -> Option<(Place, &BatchRow)> {
+        let at = self.rows.partition_point(|row| row.place.first < first);
+        let before = at.checked_sub(1).map_or(self.base, |before| self.rows[before].place);
+        self.rows.get(at).map(|row| (before, row))
+    }
+
+    /// Whether this batch is one of these, also if it can no longer be appended again.
+    pub(super) fn contains(&self, place: Place) -> bool {
+        self.base == place || self.at(place.first).is_some_and(|(_, row)| row.place == place)
+    }
+
+    /// Drops the batches from a position on.
+    pub(super) fn truncate(&mut self, from: Position) {
+        while self.rows.back().is_some_and(|row| row.place.first >= from)
+            && let Some(last) = self.rows.pop_back()
+        {
+            self.bytes -= last.bytes();
+        }
+    }
+
+    /// The same batches without what they change in the tables.
+    pub(super) fn bare(&self) -> Recent {
+        let mut bare = Recent::new(self.base);
+        self.rows.iter().for_each(|row| bare.push(row.bare()));
+        bare
+    }
+
     /// The batches after the given one, each with the place before it.
     pub(super) fn after(&self, place: Place) -> Vec<(Place, BatchRow)> {
-        let mut before = self.base;
-        let mut after = Vec::new();
-        for row in &self.rows {
-            if row.place.first >= place.next {
-                after.push((before, row.clone()));
-            }
-            before = row.place;
-        }
-        after
+        let after = self.rows().filter(|(_, row)| row.place.first >= place.next);
+        after.map(|(before, row)| (before, row.clone())).collect()
     }
 
     /// Compares with the batches that the database holds from the base on, in order, as many as it has.

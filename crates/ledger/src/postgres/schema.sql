@@ -65,14 +65,22 @@ CREATE TABLE lessor.projection_offset (
 -- as durable as the server promises.
 CREATE TABLE lessor.node (
     node text PRIMARY KEY,
+    -- The process that holds the name; 0: nobody.
+    instance int8 NOT NULL DEFAULT 0,
     address text NOT NULL DEFAULT '',
     version text NOT NULL DEFAULT '',
     -- The newest record format that the node reads.
     format int NOT NULL DEFAULT 1,
     -- The position of the record that a standby applies next.
     applied int8 NOT NULL DEFAULT 0,
+    -- Whether a standby holds every batch that the owner has sent.
+    fed bool NOT NULL DEFAULT false,
     -- The time of an owner when it last said that it lives.
     beat int8 NOT NULL DEFAULT 0,
+    -- The node leaves: it owns nothing while a node lives that stays. An operator sets it to make the node leave.
+    draining bool NOT NULL DEFAULT false,
+    -- The connections of clients that are open.
+    connections int8 NOT NULL DEFAULT 0,
     seen timestamptz NOT NULL DEFAULT now()
 ) WITH (fillfactor = 50);
 

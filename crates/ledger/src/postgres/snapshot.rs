@@ -94,6 +94,8 @@ impl Drop for Sink {
     }
 }
 
+const BLOCKS: &str = "SELECT blocks FROM lessor.snapshot WHERE shard = $1 AND id = $2::text::uuid";
+
 /// A snapshot that is being loaded.
 pub(super) struct BlockRows {
     database: Database,
@@ -106,9 +108,8 @@ impl BlockRows {
     pub(super) fn open(database: &Database, info: &SnapshotInfo) -> Result<BlockRows, Error> {
         let (shard, id) = (database.shard(), info.name.clone());
         let blocks = database.run(move |session| async move {
-            let sql = "SELECT blocks FROM lessor.snapshot WHERE shard = $1 AND id = $2::text::uuid";
-            let row = session.client.query_opt(sql, &[&shard, &id]).await?;
-            row.map(|row| row.get(0)).ok_or_else(|| Error::Refused("the snapshot is gone".to_owned()))
+            let row = session.client.query_opt(BLOCKS, &[&shard, &id]).await?;
+            row.map(|row| row.get(0)).ok_or(Error::SnapshotGone)
         })?;
         Ok(BlockRows { database: database.clone(), info: info.clone(), blocks, next: 0 })
     }
@@ -133,6 +134,10 @@ impl SnapshotSource for BlockRows {
             let sql = "SELECT crc, body FROM lessor.snapshot_block \
                        WHERE shard = $1 AND id = $2::text::uuid AND n = $3";
             let row = session.client.query_opt(sql, &[&shard, &id, &n]).await?;
+            // A trim removes the snapshot first, and then its blocks.
+            if row.is_none() && session.client.query_opt(BLOCKS, &[&shard, &id]).await?.is_none() {
+                return Err(Error::SnapshotGone);
+            }
             Ok(row.map(|row| (row.get::<_, i64>(0), row.get::<_, Vec<u8>>(1))))
         })?;
         let (crc, body) = found.ok_or_else(|| self.damaged())?;

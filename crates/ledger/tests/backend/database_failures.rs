@@ -1,12 +1,15 @@
 //! Failures of the database during an append: lost connections, restarts, failovers that undo commits, no space.
 
-use ledger::{AppendError, DiskSpace, ErrorKind, Position, Refusal};
+use std::ops::ControlFlow;
+
+use ledger::postgres::{self, BatchRow, Feed, FeedOptions, Kept, PostgresLedger, PostgresReader, Standing};
+use ledger::{AppendError, DiskSpace, ErrorKind, Ledger, Position, Reader, Refusal};
 use test_servers::postgres::{Postgres, execute, shared};
 
 use crate::{Backend, CLUSTER, Database, append, batch, read, server, tend};
 
 /// The address of the database, for statements of the test itself.
-fn url(database: &Database) -> String {
+pub(crate) fn url(database: &Database) -> String {
     let config = &database.0.config;
     let (port, name) = (config.get_ports()[0], config.get_dbname().expect("it has a name"));
     format!("postgres://postgres@127.0.0.1:{port}/{name}")
@@ -109,6 +112,62 @@ fn c10_a_writer_with_another_history_refuses_and_names_the_position() {
     other.confirm().unwrap();
 }
 
+/// What a standby holds that has read everything.
+fn kept(database: &Database) -> (postgres::Database, Kept) {
+    let (database, kept) = (database.connect("b"), Kept::default());
+    let reader = PostgresReader::new(database.clone()).keeping(kept.clone());
+    reader.follow(Position(1), None, &mut |_, _| ControlFlow::Continue(())).unwrap();
+    (database, kept)
+}
+
+fn open_after(database: &postgres::Database, kept: &Kept) -> Result<PostgresLedger, ledger::Error> {
+    PostgresLedger::open_after(database.clone(), kept, Feed::new(FeedOptions::default()))
+}
+
+#[test]
+fn c9_a_standby_that_takes_over_appends_what_the_database_has_lost() {
+    let database = Database::create();
+    let mut ledger = database.open().ledger;
+    append(&mut *ledger, 200);
+    let (connected, kept) = kept(&database);
+    // Sent by the owner, but never appended: it is a valid continuation all the same.
+    let sent = BatchRow::new(&batch(Position(201), 3), ledger.last_link().unwrap(), 1);
+    let last = kept.end().unwrap();
+    assert!(kept.receive(1, last, sent.clone()));
+    drop(ledger);
+    lose_from(&database, 61);
+    assert_eq!(postgres::standing(&connected, &kept).unwrap(), Standing::Behind);
+    let mut taken = open_after(&connected, &kept).unwrap();
+    assert_eq!((taken.next(), taken.last_link()), (Position(204), Some(sent.place.link)));
+    append(&mut taken, 1);
+    assert_eq!(read(&*taken.reader(), 1), 205);
+    // It goes on as if it had appended them itself.
+    lose_from(&database, 101);
+    taken.confirm().unwrap();
+    assert_eq!(read(&*database.open().ledger.reader(), 1), 205);
+}
+
+#[test]
+fn c10_a_standby_with_another_history_refuses_and_one_with_undecided_batches_drops_them() {
+    let database = Database::create();
+    let mut ledger = database.open().ledger;
+    append(&mut *ledger, 40);
+    let (connected, kept) = kept(&database);
+    let sent = BatchRow::new(&batch(Position(41), 3), ledger.last_link().unwrap(), 1);
+    assert!(kept.receive(1, kept.end().unwrap(), sent));
+    append(&mut *ledger, 2);
+    assert_eq!(postgres::standing(&connected, &kept).unwrap(), Standing::Whole, "only ours was undecided");
+    assert_eq!(open_after(&connected, &kept).unwrap().next(), Position(43));
+    drop(ledger);
+    lose_from(&database, 21);
+    let mut other = database.open().ledger;
+    other.append(&batch(Position(21), 5)).unwrap();
+    assert_eq!(postgres::standing(&connected, &kept).unwrap(), Standing::Forked { at: Position(21) });
+    let refused = open_after(&connected, &kept).err().unwrap();
+    assert_eq!(refused.kind(), ErrorKind::Forked);
+    assert!(refused.to_string().contains("position 21"), "{refused}");
+}
+
 #[test]
 fn a_writer_that_does_not_hold_what_the_database_has_lost_refuses() {
     let database = Database::create();
@@ -196,4 +255,26 @@ fn a_batch_that_was_changed_by_hand_is_found() {
             ledger.replay(Position(1), &mut |_, _| std::ops::ControlFlow::Continue(())).unwrap_err();
         assert_eq!(damaged.kind(), ErrorKind::Damaged, "{damaged}");
     }
+}
+
+/// C23: an old snapshot keeps every dead row, and the appends have none.
+#[test]
+fn c23_appends_go_on_while_another_transaction_stays_open() {
+    let database = Database::create();
+    let mut ledger = database.open().ledger;
+    append(&mut *ledger, 5);
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    let other = runtime.block_on(async {
+        let (client, connection) =
+            tokio_postgres::connect(&url(&database), tokio_postgres::NoTls).await.unwrap();
+        tokio::spawn(connection);
+        let begin = "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM lessor.batch";
+        client.batch_execute(begin).await.unwrap();
+        client
+    });
+    append(&mut *ledger, 200);
+    ledger.confirm().unwrap();
+    assert_eq!(read(&*ledger.reader(), 1), 206);
+    let seen = runtime.block_on(other.query_one("SELECT max(next) FROM lessor.batch", &[])).unwrap();
+    assert_eq!(seen.get::<_, i64>(0), 6, "its snapshot is still the old one");
 }

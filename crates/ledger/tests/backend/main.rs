@@ -68,6 +68,11 @@ impl Database {
         postgres::initialize(&server, CLUSTER).expect("the database is new");
         Database(server)
     }
+
+    /// The connection of a node.
+    fn connect(&self, node: &str) -> postgres::Database {
+        postgres::Database::connect(self.0.clone(), database_options(node)).expect("the database is ours")
+    }
 }
 
 /// A server that loses everything with the machine.

@@ -1,7 +1,7 @@
 //! The nodes of a cluster, as they see each other.
 
 use ledger::Position;
-use ledger::postgres::{self, Membership, OwnerRow};
+use ledger::postgres::{self, Announcement, Membership, NameHolder, OwnerRow};
 
 use crate::{Backend, Database, append, database_options};
 
@@ -23,7 +23,14 @@ fn a_node_sees_the_owner_its_lock_its_beat_and_the_end_of_the_ledger() {
     append(&mut *database.open().ledger, 4);
     let (mut a, mut b) = (member(&database, "a"), member(&database, "b"));
     run(async {
-        a.announce("a:1", "1", Position(3)).await.unwrap();
+        let about = Announcement {
+            address: "a:1".to_owned(),
+            version: "1".to_owned(),
+            applied_next: Position(3),
+            is_draining: false,
+            connections: 0,
+        };
+        assert_eq!(a.announce(&about, false).await.unwrap(), NameHolder::This);
         let nobody = b.observe().await.unwrap();
         assert_eq!((nobody.next, nobody.is_locked, nobody.owner), (Position(5), false, None));
         assert!(a.try_lock().await.unwrap() && a.try_lock().await.unwrap(), "it has the lock");

@@ -1,9 +1,13 @@
 //! Trim: removes history that neither a snapshot nor a hold needs.
 
-use ledger::file::{FileLedger, Options};
-use ledger::{ClusterId, ErrorKind, Ledger, Position};
+use std::ops::ControlFlow;
 
-use crate::{END, append, for_each_backend, read, snapshot, tend};
+use ledger::file::{FileLedger, Options};
+use ledger::{BatchBuilder, ClusterId, ErrorKind, Ledger, Position};
+use test_servers::postgres::execute;
+
+use crate::database_failures::url;
+use crate::{Backend, Database, END, append, for_each_backend, read, snapshot, tend};
 
 /// Appends and takes snapshots until there is history that may be trimmed, and trims.
 fn fill_and_tend(ledger: &mut dyn Ledger) {
@@ -85,4 +89,55 @@ fn a_directory_may_begin_late_where_a_snapshot_stands_for_its_past() {
             assert_eq!(read(&*Ledger::reader(&ledger), 50), 62);
         }
     }
+}
+
+#[test]
+fn a_reader_that_a_trim_overtakes_is_told_so_and_not_of_damage() {
+    let database = Database::create();
+    let mut ledger = database.open().ledger;
+    // Two of them fill a page, so that these are three pages.
+    let large = |position: u64| -> Vec<u8> {
+        let mut state = position + 1;
+        let noise = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as u8
+        };
+        std::iter::repeat_with(noise).take(3 << 20).collect()
+    };
+    for position in 1..=6 {
+        let mut batch = BatchBuilder::new(Position(position));
+        batch.push(&large(position)).unwrap();
+        ledger.append(&batch.finish(1)).unwrap();
+    }
+    let mut is_first = true;
+    let overtaken = ledger.replay(Position(1), &mut |_, _| {
+        if std::mem::take(&mut is_first) {
+            execute(&url(&database), "DELETE FROM lessor.batch WHERE first < 6");
+        }
+        ControlFlow::Continue(())
+    });
+    assert_eq!(overtaken.unwrap_err().kind(), ErrorKind::Trimmed);
+}
+
+#[test]
+fn a_snapshot_that_is_removed_while_it_is_loaded_is_trimmed_and_not_damaged() {
+    let database = Database::create();
+    let mut ledger = database.open().ledger;
+    append(&mut *ledger, 10);
+    snapshot(&*ledger);
+    let reader = ledger.reader();
+    let newest = reader.snapshots().unwrap().pop().unwrap();
+    let mut source = reader.load_snapshot(&newest).unwrap();
+    let mut block = Vec::new();
+    assert!(source.next_block(&mut block).unwrap());
+    let remove = |table: &str| execute(&url(&database), &format!("DELETE FROM lessor.{table}"));
+    remove("snapshot_block");
+    assert_eq!(
+        source.next_block(&mut block).unwrap_err().kind(),
+        ErrorKind::Damaged,
+        "its row says that it is whole"
+    );
+    remove("snapshot");
+    assert_eq!(source.next_block(&mut block).unwrap_err().kind(), ErrorKind::Trimmed);
+    assert_eq!(reader.load_snapshot(&newest).err().unwrap().kind(), ErrorKind::Trimmed);
 }

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
-use ledger::postgres::Server;
+use ledger::postgres::{FeedOptions, Server};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// The variable with the address of the database, if it is in no file.
@@ -16,6 +16,12 @@ const POSTGRES_CA_FILE: &str = "LESSOR_POSTGRES_CA_FILE";
 const PEER_PORT: u16 = 8981;
 /// The shortest time after which a silent owner is replaced: an owner says that it lives twice a second.
 const MIN_TAKEOVER_AFTER_MS: u64 = 1_000;
+/// Each standby costs the owner the bytes of every batch.
+const MAX_HOT_STANDBYS: usize = 16;
+/// How long a node serves on when it leaves, unless configured otherwise. Kubernetes grants 30 s by default.
+const DRAIN_S: u64 = 25;
+/// The longest time that may be configured; more is a mistake in the unit.
+const MAX_DRAIN_S: u64 = 24 * 60 * 60;
 /// The longest name of a node; host names are shorter.
 const MAX_NODE_BYTES: usize = 255;
 
@@ -104,12 +110,28 @@ pub(crate) struct Cluster {
     pub key_file: Option<PathBuf>,
     /// An owner that is silent for this long is replaced.
     pub takeover_after_ms: u64,
+    /// How many standbys the owner sends its batches to. The others read them from the database.
+    pub hot_standbys: usize,
+    /// Whether an answer leaves only when a standby has received what it rests on.
+    pub answers_wait_for_standby: bool,
+    /// How long a node that leaves serves on, for calls and streams that are open.
+    pub drain_s: u64,
 }
 
 impl Default for Cluster {
     fn default() -> Cluster {
         let takeover_after_ms = cluster::TAKEOVER_AFTER.as_millis() as u64;
-        Cluster { node: None, address: None, listen: None, key_file: None, takeover_after_ms }
+        let FeedOptions { hot_standbys, answers_wait_for_standby } = FeedOptions::default();
+        Cluster {
+            node: None,
+            address: None,
+            listen: None,
+            key_file: None,
+            takeover_after_ms,
+            hot_standbys,
+            answers_wait_for_standby,
+            drain_s: DRAIN_S,
+        }
     }
 }
 
@@ -230,6 +252,13 @@ impl Cluster {
         self.listen.unwrap_or(SocketAddr::new(clients.ip(), port))
     }
 
+    pub(crate) fn feed_options(&self) -> FeedOptions {
+        FeedOptions {
+            hot_standbys: self.hot_standbys,
+            answers_wait_for_standby: self.answers_wait_for_standby,
+        }
+    }
+
     pub(crate) fn key_file(&self) -> Result<&Path> {
         self.key_file.as_deref().context("cluster.key_file is missing; name the file of the cluster key")
     }
@@ -266,6 +295,18 @@ impl super::Config {
         faults.extend(node_fault.map(|what| format!("cluster.node {what}")));
         if self.cluster.takeover_after_ms < MIN_TAKEOVER_AFTER_MS {
             faults.push(format!("cluster.takeover_after_ms must be at least {MIN_TAKEOVER_AFTER_MS}"));
+        }
+        if self.cluster.hot_standbys > MAX_HOT_STANDBYS {
+            faults.push(format!("cluster.hot_standbys must be at most {MAX_HOT_STANDBYS}"));
+        }
+        if self.cluster.answers_wait_for_standby && self.cluster.hot_standbys == 0 {
+            faults.push(
+                "cluster.answers_wait_for_standby needs a standby; set cluster.hot_standbys to 1 or more"
+                    .to_owned(),
+            );
+        }
+        if self.cluster.drain_s > MAX_DRAIN_S {
+            faults.push(format!("cluster.drain_s must be at most {MAX_DRAIN_S}"));
         }
         let is_reachable = |address: &str| {
             address
@@ -307,6 +348,8 @@ mod tests {
             ("[postgres]\nurl = \"postgres://db/jobs\"\nurl_file = \"u\"", "both set"),
             ("[cluster]\nnode = \"a b\"", "cluster.node must be"),
             ("[cluster]\naddress = \"db\"", "cluster.address must be"),
+            ("[cluster]\nhot_standbys = 17", "at most 16"),
+            ("[cluster]\nhot_standbys = 0\nanswers_wait_for_standby = true", "needs a standby"),
             ("[ledger]\nbackend = \"postgre\"", "unknown variant"),
         ] {
             let faults = parse::<Config>(text).unwrap_err().join("\n");

@@ -9,6 +9,7 @@ mod issuers;
 mod limits;
 mod redis;
 mod rights;
+mod storage;
 mod tls;
 mod unknown;
 
@@ -30,14 +31,13 @@ use execution::EXECUTION_QUEUE;
 use file::{Document, within};
 use limits::{Limits, TenantLimits};
 pub(crate) use redis::Redis;
+pub(crate) use storage::{MIN_FREE_MIB, Storage};
 pub(crate) use tls::Tls;
 
 /// Smallest and largest segment: a batch must fit into a part of it.
 const SEGMENT_MIB: std::ops::RangeInclusive<u64> = 32..=4_096;
 /// Uploads of a worker for one lease; at most 1 PiB, because more is a mistake in the unit.
 const UPLOAD_MIB: std::ops::RangeInclusive<u64> = 1..=1_024 * 1_024 * 1_024;
-/// Free disk space that content never uses; at most 1 TiB, because more is a mistake in the unit.
-pub(crate) const MIN_FREE_MIB: std::ops::RangeInclusive<u64> = 0..=1 << 20;
 /// With less memory than this no useful number of tasks can wait.
 const MIN_STATE_MIB: u64 = 16;
 
@@ -175,48 +175,6 @@ fn parse_queue(name: &str) -> Result<String, String> {
 
 fn parse_callback_url(text: &str) -> Result<String, String> {
     server::fault_of_callback_url(text).map_or(Ok(text.to_owned()), |fault| Err(format!("the URL {fault}")))
-}
-
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub(crate) struct Storage {
-    /// Disk space for content; the least recently used content is evicted.
-    pub max_mib: u64,
-    /// Free space of the file system that content never uses: below it, the least recently used content is evicted, and
-    /// uploads are refused when there is none.
-    pub min_free_mib: u64,
-    /// Tenants that see the blobs and results of each other.
-    pub shared_cache_tenants: Vec<String>,
-    pub cas: Store,
-    pub action_cache: Store,
-}
-
-impl Default for Storage {
-    fn default() -> Storage {
-        Storage {
-            max_mib: 50 * 1_024,
-            min_free_mib: 1_024,
-            shared_cache_tenants: Vec::new(),
-            cas: Store::default(),
-            action_cache: Store::default(),
-        }
-    }
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub(crate) struct Store {
-    pub backend: StoreBackend,
-    /// By default a directory in the data directory.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub root_dir: Option<PathBuf>,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum StoreBackend {
-    #[default]
-    Filesystem,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -368,8 +326,7 @@ impl Document for Config {
         config.redis = Redis::with_every_key();
         config.server.tls = Tls::with_every_key();
         config.capabilities.action_cache_update_enabled = Some(true);
-        config.storage.cas.root_dir = Some(PathBuf::new());
-        config.storage.action_cache.root_dir = Some(PathBuf::new());
+        config.storage = Storage::with_every_key();
         config
     }
 
@@ -381,8 +338,6 @@ impl Document for Config {
         let poll_seconds = 1..=MAX_WAIT_MS / 1_000;
         let mut faults: Vec<String> = [
             within("data.max_state_mib", state_mib, MIN_STATE_MIB..=u64::MAX),
-            within("storage.max_mib", self.storage.max_mib, 1..=u64::MAX),
-            within("storage.min_free_mib", self.storage.min_free_mib, MIN_FREE_MIB),
             within("data.segment_mib", self.data.segment_mib, SEGMENT_MIB),
             within("data.preallocate_mib", self.data.preallocate_mib.unwrap_or(1), 1..=u64::MAX),
             within("push.token_ttl_seconds", self.push.token_ttl_seconds, TOKEN_TTL_SECONDS),
@@ -401,17 +356,13 @@ impl Document for Config {
         faults.extend(self.limits.faults());
         faults.extend(self.redis.faults());
         faults.extend(self.server.tls.faults());
+        faults.extend(self.storage.faults());
         if self.metrics.queues.len() >= MAX_NAMED_QUEUES {
             faults.push(format!("metrics.queues must name fewer than {MAX_NAMED_QUEUES} queues"));
         }
-        let directories = [
-            ("data.dir", Some(&self.data.dir)),
-            ("storage.cas.root_dir", self.storage.cas.root_dir.as_ref()),
-            ("storage.action_cache.root_dir", self.storage.action_cache.root_dir.as_ref()),
-        ];
-        let unnamed =
-            directories.into_iter().filter(|(_, path)| path.is_some_and(|path| path.as_os_str().is_empty()));
-        faults.extend(unnamed.map(|(key, _)| format!("{key} is empty; name a directory")));
+        if self.data.dir.as_os_str().is_empty() {
+            faults.push("data.dir is empty; name a directory".to_owned());
+        }
         let bad_host = |host: &&String| host.is_empty() || host.contains([':', '/', '*', ' ']);
         faults.extend(self.server.allowed_hosts.iter().filter(bad_host).map(|host| {
             format!("server.allowed_hosts: {host:?} is not the name of a host, such as build.example.com")
@@ -419,11 +370,6 @@ impl Document for Config {
         let queues = self.metrics.queues.iter();
         faults.extend(queues.filter_map(|queue| {
             server::fault_of_scope_name(queue).map(|what| format!("metrics.queues: {queue:?} {what}"))
-        }));
-        let tenants = self.storage.shared_cache_tenants.iter();
-        faults.extend(tenants.filter_map(|name| {
-            let fault = server::fault_of_scope_name(name)?;
-            Some(format!("storage.shared_cache_tenants: {name:?} {fault}"))
         }));
         let (_, config) = self.exec_queue();
         // Errors above name the keys of the file; this check finds what they do not cover.

@@ -4,6 +4,7 @@ use std::ops::ControlFlow;
 
 use anyhow::{Result, bail};
 use authority::TaskId;
+use coordinator::EMBEDDED_NODE;
 use history::explain::{Step, StepKind, Timeline, concerns, explain};
 use history::time_travel::records;
 use jiff::Timestamp;
@@ -17,7 +18,7 @@ use crate::client::show::{Cell, Output, Record, Table, note, state, text, time};
 #[derive(clap::Args)]
 #[command(after_help = "\
 Tells what happened to the task, when, at which worker, how long it waited and ran, why it ran more than once, and \
-why it ended as it did. Heartbeats are counted, not listed; `lessor log dump --task ID` has every record. A task \
+why it ended as it did. In a cluster it names the node that decided each step. Heartbeats are counted, not listed; `lessor log dump --task ID` has every record. A task \
 that was purged is still explained, while its records are kept.
 
 Examples:
@@ -58,15 +59,26 @@ fn in_words(timeline: &Timeline, now: Timestamp) -> String {
     if let Some(now) = timeline.state {
         head.cell("state", state::cell(server::to_wire::state(now)));
     }
-    let mut table = Table::new(&["POSITION", "TIME", "", "WHAT HAPPENED"]);
+    // A server without other nodes always decides itself.
+    let has_nodes =
+        timeline.steps.iter().any(|step| step.owner.as_deref().is_some_and(|owner| owner != EMBEDDED_NODE));
+    let mut titles = vec!["POSITION", "TIME", "", "WHAT HAPPENED"];
+    if has_nodes {
+        titles.insert(3, "OWNER");
+    }
+    let mut table = Table::new(&titles);
     for step in &timeline.steps {
         let at = server::to_wire::time(step.at);
-        table.row([
+        let mut cells = vec![
             Cell::number(step.position),
             Cell::text(format!("{at:.3}")),
             Cell::text(time::relative(at, now)),
-            Cell::text(step.render()),
-        ]);
+        ];
+        if has_nodes {
+            cells.push(Cell::text(step.owner.as_deref().unwrap_or("?")));
+        }
+        cells.push(Cell::text(step.render()));
+        table.row(cells);
     }
     format!("{head}\n{table}\n{}\n", text::clean(&timeline.summary()))
 }
@@ -98,6 +110,7 @@ fn step_fields(step: &Step) -> Fields {
     out.put("workerId", step.worker.as_deref());
     out.put("ranMs", step.ran_ms);
     out.put("extensions", step.extensions);
+    out.put("owner", step.owner.as_deref());
     out.put("by", step.by.as_deref().map(fields::actor));
     details(&mut out, &step.kind);
     out.put("words", step.render());
@@ -144,7 +157,10 @@ fn details(out: &mut Fields, what: &StepKind) {
             out.put("graceMs", *grace_ms);
         }
         StepKind::Discarded { why } => out.put("why", why.name()),
-        StepKind::Restarted { epoch } => out.put("epoch", *epoch),
+        StepKind::Restarted { epoch, taken_from } => {
+            out.put("epoch", *epoch);
+            out.put("takenFrom", taken_from.as_deref());
+        }
         StepKind::Note { event, .. } => {
             out.extend(event.fields().into_iter().filter(|(name, _)| !matches!(*name, "taskId" | "by")));
         }

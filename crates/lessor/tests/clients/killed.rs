@@ -3,6 +3,8 @@
 //!
 //! `cargo xtask chaos --scenario bazel` runs the long form of it.
 
+mod cluster;
+
 use std::time::{Duration, Instant};
 
 use chaos::Plan;

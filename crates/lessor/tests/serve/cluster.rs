@@ -7,37 +7,66 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use test_servers::postgres::{execute, shared};
 
-use crate::postgres::node_named;
+use crate::postgres::{initialized, node_named};
 use crate::serve;
 use crate::support::{Ran, Server, lessor};
 
+/// Ends all other sessions with the database.
+const CUT: &str = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+                   WHERE datname = current_database() AND pid <> pg_backend_pid()";
+
 /// The nodes of a cluster by name.
-struct Cluster {
-    url: String,
-    nodes: Vec<(String, Server)>,
+pub(crate) struct Cluster {
+    pub url: String,
+    pub nodes: Vec<(String, Server)>,
 }
 
 impl Cluster {
-    fn start(names: &[&str]) -> Cluster {
-        let url = shared().create_database();
-        let directories: Vec<TempDir> = names.iter().map(|name| node_named(name, &url)).collect();
-        let first = directories[0].path();
-        let init = lessor(&["cluster", "init", "--config"]).arg(first.join("lessor.toml")).output();
-        Ran::from(init.unwrap()).ok();
-        for other in &directories[1..] {
-            std::fs::copy(first.join("cluster.key"), other.path().join("cluster.key")).unwrap();
-        }
-        let start =
-            |(name, dir): (&&str, TempDir)| (name.to_string(), Server::start_by(serve(dir.path(), &[]), dir));
-        Cluster { url, nodes: names.iter().zip(directories).map(start).collect() }
+    pub(crate) fn start(names: &[&str]) -> Cluster {
+        Cluster::start_with(names, "")
     }
 
-    fn owner(&self) -> String {
+    /// The same, with more keys of the table `cluster`, which is the last one of the file.
+    pub(crate) fn start_with(names: &[&str], keys: &str) -> Cluster {
+        Cluster::start_on(shared().create_database(), names, keys)
+    }
+
+    /// The same on this database.
+    pub(crate) fn start_on(url: String, names: &[&str], keys: &str) -> Cluster {
+        let directories: Vec<TempDir> = names.iter().map(|name| node_named(name, &url)).collect();
+        for directory in &directories {
+            let file = directory.path().join("lessor.toml");
+            std::fs::write(&file, std::fs::read_to_string(&file).unwrap() + keys).unwrap();
+        }
+        let directories = initialized(directories);
+        let nodes = std::thread::scope(|scope| {
+            let start = |(name, dir): (&&str, TempDir)| {
+                let name = name.to_string();
+                scope.spawn(move || (name, Server::start_by(serve(dir.path(), &[]), dir)))
+            };
+            let starting: Vec<_> = names.iter().zip(directories).map(start).collect();
+            starting.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        Cluster { url, nodes }
+    }
+
+    /// The position after the last record.
+    fn ledger_end(&self) -> u64 {
+        execute(&self.url, "SELECT max(next) FROM lessor.batch")[0][0].parse().unwrap()
+    }
+
+    /// Removes the last batches and cuts all sessions, as a failover to a replica does that lacks the last commits.
+    fn lose_from(&self, first: u64) {
+        execute(&self.url, &format!("DELETE FROM lessor.batch WHERE first >= {first}"));
+        execute(&self.url, CUT);
+    }
+
+    pub(crate) fn owner(&self) -> String {
         execute(&self.url, "SELECT node FROM lessor.shard_owner")[0][0].clone()
     }
 
     /// Takes the owner out.
-    fn take_owner(&mut self) -> Server {
+    pub(crate) fn take_owner(&mut self) -> Server {
         let owner = self.owner();
         let at = self.nodes.iter().position(|(name, _)| *name == owner).unwrap();
         self.nodes.remove(at).1
@@ -117,7 +146,7 @@ fn c2_an_owner_that_stands_still_is_replaced_and_forwards_when_it_goes_on() {
 
 #[test]
 fn an_owner_that_is_told_to_stop_hands_over_and_open_polls_are_answered_by_its_successor() {
-    let mut cluster = Cluster::start(&["a", "b"]);
+    let mut cluster = Cluster::start_with(&["a", "b"], "drain_s = 1\n");
     let owner = cluster.take_owner();
     let poll = cluster.nodes[0]
         .1
@@ -132,8 +161,55 @@ fn an_owner_that_is_told_to_stop_hands_over_and_open_polls_are_answered_by_its_s
 #[test]
 fn c7_a_cluster_goes_on_when_every_session_with_the_database_was_cut() {
     let cluster = Cluster::start(&["a", "b"]);
-    let cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
-               WHERE datname = current_database() AND pid <> pg_backend_pid()";
-    let submitted = cluster.submit_during(|| drop(execute(&cluster.url, cut)));
+    let submitted = cluster.submit_during(|| drop(execute(&cluster.url, CUT)));
     assert_eq!(cluster.waiting(), vec![json!(submitted); 2]);
+}
+
+#[test]
+fn c9_what_a_failover_lost_is_appended_by_a_standby_when_the_owner_was_killed() {
+    let mut cluster = Cluster::start_with(&["a", "b"], "answers_wait_for_standby = true\n");
+    let before = cluster.ledger_end();
+    // Through the node that stays, so that no answer is lost with the other one.
+    let mut owner = cluster.take_owner();
+    let standby = &cluster.nodes[0].1;
+    let tasks: Vec<String> = (0..120).map(|_| submit(standby)).collect();
+    let config = standby.data().with_file_name("lessor.toml");
+    let shown = lessor(&["nodes", "--json", "--config"]).arg(config).output();
+    let shown = Ran::from(shown.unwrap()).ok().json();
+    let nodes = shown["nodes"].as_array().unwrap();
+    assert!(nodes.iter().any(|node| node["fed"] == json!(true)), "{shown}");
+    assert!(owner.text("/metrics").contains("\nlessor_fed_standbys 1\n"));
+    // The standby must not be the first to notice.
+    standby.signal(Signal::STOP);
+    owner.kill();
+    cluster.lose_from(before);
+    standby.signal(Signal::CONT);
+    for task in tasks {
+        assert_eq!(standby.get(&format!("/v1/tasks/{task}"))["state"], "WAITING");
+    }
+}
+
+#[test]
+fn c10_a_node_with_another_history_refuses_names_the_positions_and_forwards() {
+    let mut cluster = Cluster::start(&["a", "b"]);
+    submit(&cluster.nodes[0].1);
+    let before = cluster.ledger_end();
+    let survivor = cluster.take_owner();
+    (0..100).for_each(|_| drop(submit(&survivor)));
+    survivor.signal(Signal::STOP);
+    let (name, mut other) = cluster.nodes.remove(0);
+    other.kill();
+    cluster.lose_from(before);
+    // It knows nothing of what was lost, and goes on.
+    let other = other.start_again(|dir| serve(dir, &[]));
+    (0..10).for_each(|_| drop(submit(&other)));
+    let submitted = 11;
+    survivor.signal(Signal::CONT);
+    assert_eq!(survivor.get("/v1/queues/q")["counts"]["waiting"], json!(submitted), "it forwards to {name}");
+    assert!(survivor.text("/metrics").contains("\nlessor_ledger_forked 1\n"));
+    let report = std::fs::read_to_string(survivor.data().join("ledger-forked.json")).unwrap();
+    let report: Value = serde_json::from_str(&report).unwrap();
+    assert_eq!(report["firstDifferentPosition"], json!(before), "{report}");
+    assert!(report["knownUpTo"].as_u64().unwrap() >= before + 99, "{report}");
+    assert!(other.text("/metrics").contains("\nlessor_ledger_forked 0\n"));
 }

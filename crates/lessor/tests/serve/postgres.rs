@@ -22,7 +22,11 @@ fn node() -> (TempDir, String) {
 
 /// A directory with the configuration of a node on this database.
 fn node_on(url: &str) -> TempDir {
-    node_named("a", url)
+    let dir = node_named("a", url);
+    // It has nobody to hand over to, and the tests do not wait for clients.
+    let file = dir.path().join("lessor.toml");
+    fs::write(&file, fs::read_to_string(&file).unwrap() + "drain_s = 1\n").unwrap();
+    dir
 }
 
 pub(crate) fn node_named(name: &str, url: &str) -> TempDir {
@@ -42,6 +46,16 @@ node = "{name}"
 key_file = "DIR/cluster.key"
 "#
     ))
+}
+
+/// Creates a cluster with the first of these configurations, and gives its key to all others.
+pub(crate) fn initialized(directories: Vec<TempDir>) -> Vec<TempDir> {
+    let first = directories[0].path();
+    cluster(first, &["init"]).ok();
+    for other in &directories[1..] {
+        fs::copy(first.join("cluster.key"), other.path().join("cluster.key")).unwrap();
+    }
+    directories
 }
 
 fn cluster(dir: &Path, arguments: &[&str]) -> Ran {

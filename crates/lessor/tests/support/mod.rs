@@ -172,11 +172,19 @@ impl Server {
     /// Sends a POST that may fail, and returns whatever is answered before the connection ends.
     pub(crate) fn try_post(&self, path: &str, body: &Value) -> String {
         let body = body.to_string();
-        let request = format!(
+        self.try_send(&format!(
             "POST {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: application/json\r\n\
              content-length: {}\r\n\r\n{body}",
             body.len()
-        );
+        ))
+    }
+
+    /// The same for a GET.
+    pub(crate) fn try_get(&self, path: &str) -> String {
+        self.try_send(&format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"))
+    }
+
+    fn try_send(&self, request: &str) -> String {
         let mut answer = Vec::new();
         if let Ok(mut stream) = std::net::TcpStream::connect(&self.address)
             && stream.write_all(request.as_bytes()).is_ok()
@@ -287,11 +295,19 @@ fn request(url: &str, path: &str, body: Option<&Value>) -> Value {
 
 /// Sends a request and returns the answer as text.
 fn send(request: impl FnOnce(&reqwest::Client) -> reqwest::RequestBuilder) -> (reqwest::StatusCode, String) {
+    let (status, _, text) = send_for_headers(request);
+    (status, text)
+}
+
+/// The same, with the headers of the answer.
+pub(crate) fn send_for_headers(
+    request: impl FnOnce(&reqwest::Client) -> reqwest::RequestBuilder,
+) -> (reqwest::StatusCode, reqwest::header::HeaderMap, String) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let client = reqwest::Client::builder().no_proxy().build().unwrap();
         let response = request(&client).send().await.unwrap();
-        (response.status(), response.text().await.unwrap())
+        (response.status(), response.headers().clone(), response.text().await.unwrap())
     })
 }
 

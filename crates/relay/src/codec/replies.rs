@@ -58,6 +58,7 @@ enums! {
         3 NoSpace {};
         4 OutcomeUnknown {};
         5 NoOwner {};
+        6 NoStandby {};
     }
     OrderRefusal {
         1 UnknownWorker {};

@@ -9,6 +9,8 @@ use authority::{
     TaskId, Time,
 };
 
+use ledger::Link;
+
 use super::{DecodeError, Wire};
 
 /// Numbers, in the bytes of their own size.
@@ -54,6 +56,7 @@ by! {
     Time: value => value.0, number: u64 => Ok(Time(number));
     TaskId: value => value.0, number: u128 => Ok(TaskId(number));
     Digest: value => u128::from_be_bytes(value.0), number: u128 => Ok(Digest(number.to_be_bytes()));
+    Link: value => u128::from_be_bytes(value.0), number: u128 => Ok(Link(number.to_be_bytes()));
     Properties: value => value.iter().map(|(name, value)| (name.clone(), value.clone())).collect::<Vec<_>>(),
         pairs: Vec<(Arc<str>, Arc<str>)> => Ok(Properties::new(pairs));
     IpAddr: value => value.to_string(), text: String =>

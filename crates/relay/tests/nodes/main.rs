@@ -3,6 +3,7 @@
 mod failover;
 mod proxy;
 mod support;
+mod tail;
 
 use std::sync::Arc;
 use std::time::Duration;

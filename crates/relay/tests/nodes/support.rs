@@ -7,6 +7,7 @@ use authority::command::{Grant, LeaseTasks, ReportCompletion, SubmitTask};
 use authority::{Contract, Digest, Properties, QueueKey, Scope, TaskId};
 use coordinator::{Handle, NodeAddress, Options, Router, RouterOptions, Running, StartError};
 use ledger::memory::MemoryStorage;
+use ledger::postgres::{Feed, FeedOptions};
 use relay::{ClusterTls, RemotePeer};
 use tokio::net::TcpListener;
 use tokio_util::task::AbortOnDropHandle;
@@ -20,18 +21,27 @@ pub(crate) struct Node {
     pub handle: Handle,
     pub address: String,
     pub tls: ClusterTls,
+    pub feed: Feed,
     _serving: AbortOnDropHandle<()>,
 }
 
 impl Node {
     pub(crate) async fn start_with(key: &[u8], options: RouterOptions) -> Node {
         let (router, handle) = Router::new(options);
+        let feed = Feed::new(FeedOptions::default());
         let tls = ClusterTls::from_cluster_key(key).unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
-        let serving = relay::serve(listener, tls.clone(), "node", router.inbound(), std::future::pending());
+        let serving = relay::serve(
+            listener,
+            tls.clone(),
+            "node",
+            router.inbound(),
+            feed.clone(),
+            std::future::pending(),
+        );
         let _serving = AbortOnDropHandle::new(tokio::spawn(serving));
-        Node { router, handle, address, tls, _serving }
+        Node { router, handle, address, tls, feed, _serving }
     }
 
     pub(crate) async fn cluster(nodes: usize) -> Vec<Node> {

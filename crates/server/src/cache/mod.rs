@@ -82,7 +82,7 @@ impl FromRequestParts<App> for Call {
 }
 
 fn problem(error: blobs::Error) -> Problem {
-    use blobs::Error;
+    use blobs::{Error, Refusal};
     let detail = error.to_string();
     match &error {
         Error::NotFound(_) | Error::Damaged(_) => Problem::new(Code::NotFound, detail),
@@ -91,6 +91,8 @@ fn problem(error: blobs::Error) -> Problem {
         Error::TooManyUploads { .. } | Error::TooManyReads { .. } | Error::TakenOver => {
             Problem::new(Code::Overloaded, detail)
         }
+        Error::Refused { refusal: Refusal::OverLimit, .. } => Problem::new(Code::NoSpace, detail),
+        Error::Unavailable(_) | Error::Refused { .. } => Problem::new(Code::NotServing, detail),
         Error::Io { .. } => {
             tracing::error!(%error, "the content store failed");
             Problem::new(Code::Internal, "the content store failed; its log says why")

@@ -224,7 +224,7 @@ impl Problem {
 impl From<Unavailable> for Problem {
     fn from(why: Unavailable) -> Problem {
         let code = match why {
-            Unavailable::Stopped | Unavailable::NoOwner => Code::NotServing,
+            Unavailable::Stopped | Unavailable::NoOwner | Unavailable::NoStandby => Code::NotServing,
             Unavailable::Overloaded => Code::Overloaded,
             Unavailable::NoSpace => Code::NoSpace,
             Unavailable::OutcomeUnknown => Code::OutcomeUnknown,
@@ -421,6 +421,7 @@ mod tests {
             (Refusal::NoSpace.into(), "disk_full"),
             (Unavailable::Stopped.into(), "not_serving"),
             (Unavailable::NoOwner.into(), "not_serving"),
+            (Unavailable::NoStandby.into(), "not_serving"),
             (Unavailable::Overloaded.into(), "overloaded"),
             (Unavailable::NoSpace.into(), "no_space"),
             (Unavailable::OutcomeUnknown.into(), "outcome_unknown"),

@@ -7,20 +7,27 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use axum::body::{Body, Bytes, HttpBody};
+use axum::http::{HeaderValue, Version, header};
 use axum::response::Response;
 use hyper::body::{Frame, SizeHint};
 use tokio::sync::Notify;
+use tokio::time::{Instant, interval};
 
 /// A body of this size is written at once.
 const SMALL_BODY_BYTES: u64 = 16 * 1_024;
+/// How often a server that lingers looks whether anything happens on its connections.
+const QUIET_CHECK: Duration = Duration::from_millis(100);
 
 #[derive(Default)]
 pub(super) struct Connections {
     open: Mutex<HashMap<u64, Arc<Connection>>>,
     /// Counts the connections and their requests, as a clock of use.
     uses: AtomicU64,
+    /// Connections close after their next answer.
+    is_lingering: AtomicBool,
 }
 
 /// One connection.
@@ -30,6 +37,8 @@ pub(super) struct Connection {
     requests: AtomicUsize,
     last_use: AtomicU64,
     is_closing: AtomicBool,
+    /// Whether its last request came over HTTP/2.
+    is_http2: AtomicBool,
     close: Notify,
     all: Arc<Connections>,
 }
@@ -46,6 +55,7 @@ impl Connections {
             requests: AtomicUsize::new(0),
             last_use: AtomicU64::new(id),
             is_closing: AtomicBool::new(false),
+            is_http2: AtomicBool::new(false),
             close: Notify::new(),
             all: self.clone(),
         });
@@ -74,6 +84,37 @@ impl Connections {
     /// Asks every connection to close as soon as it is idle.
     pub(super) fn close_all(&self) {
         self.lock().values().for_each(|connection| connection.close());
+    }
+
+    /// Asks every connection to close without a loss. HTTP/2 tells its peers to send nothing more, and what they have sent is
+    /// served. A connection of HTTP/1 is told with its next answer: closed earlier, it could cross a request on its way.
+    pub(super) fn linger(&self) {
+        self.is_lingering.store(true, Ordering::Release);
+        let open = self.lock();
+        let http2 = open.values().filter(|connection| connection.is_http2.load(Ordering::Relaxed));
+        http2.for_each(|connection| connection.close());
+    }
+
+    /// Resolves when nothing has happened on any connection for `quiet`; at once without any, if no more are accepted.
+    pub(super) async fn quiet(&self, quiet: Duration, accepts: bool) {
+        let (mut checks, mut since, mut uses) = (interval(QUIET_CHECK), Instant::now(), 0);
+        loop {
+            checks.tick().await;
+            let is_busy = {
+                let open = self.lock();
+                if open.is_empty() && !accepts {
+                    return;
+                }
+                open.values().any(|connection| !connection.is_idle())
+            };
+            let now = self.uses.load(Ordering::Relaxed);
+            if is_busy || now != std::mem::replace(&mut uses, now) {
+                since = Instant::now();
+            }
+            if since.elapsed() >= quiet {
+                return;
+            }
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<u64, Arc<Connection>>> {
@@ -109,7 +150,8 @@ impl Connection {
     }
 
     /// A request begins, and lasts until its response is sent.
-    pub(super) fn request(self: &Arc<Self>) -> InFlight {
+    pub(super) fn request(self: &Arc<Self>, version: Version) -> InFlight {
+        self.is_http2.store(version == Version::HTTP_2, Ordering::Relaxed);
         self.requests.fetch_add(1, Ordering::Relaxed);
         InFlight(self.clone())
     }
@@ -120,7 +162,14 @@ pub(super) struct InFlight(Arc<Connection>);
 
 impl InFlight {
     /// The same response; the request ends with its last byte. A small body is as good as sent.
-    pub(super) fn until_sent(self, response: Response) -> Response {
+    pub(super) fn until_sent(self, mut response: Response) -> Response {
+        if self.0.all.is_lingering.load(Ordering::Relaxed) {
+            if self.0.is_http2.load(Ordering::Relaxed) {
+                self.0.close();
+            } else {
+                response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+            }
+        }
         if response.body().size_hint().exact().is_some_and(|bytes| bytes <= SMALL_BODY_BYTES) {
             return response;
         }

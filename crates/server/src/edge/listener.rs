@@ -2,9 +2,9 @@
 //!
 //! It guarantees that no peer holds more than its share for ever: connections, headers, streams, resets and silence
 //! are bounded, and an idle connection makes room for a new one. A TLS handshake runs in the task of its connection, which is
-//! idle until the handshake is complete. On shutdown it stops accepting, ends long polls with
-//! empty answers, lets running calls finish up to a limit, and then cuts the rest. Dropping the future of [`run`] cuts
-//! everything at once.
+//! idle until the handshake is complete. On shutdown it lingers first, if it shall: it serves on, and closes each connection
+//! as its calls end. Then it stops accepting, ends long polls with empty answers, lets running calls finish up to a limit, and
+//! cuts the rest. Dropping the future of [`run`] cuts everything at once.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -71,6 +71,8 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 const MAKE_ROOM_INTERVAL: Duration = Duration::from_millis(500);
 /// How long running calls may take to finish on shutdown.
 const MAX_DRAIN: Duration = Duration::from_secs(10);
+/// A server that lingers stops when nothing has happened for this long. Load balancers look every few seconds.
+const QUIET: Duration = Duration::from_secs(5);
 
 /// The limits that a test or an operator may want to be others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,6 +82,8 @@ pub struct Limits {
     pub max_header_read: Duration,
     pub max_write_stall: Duration,
     pub max_drain: Duration,
+    /// How long the server serves on after it was told to stop, while other nodes take its clients. Zero: not at all.
+    pub max_linger: Duration,
     /// How often a silent HTTP/2 peer is asked whether it lives, and how long it may take to answer.
     pub keep_alive_interval: Duration,
     pub keep_alive_timeout: Duration,
@@ -93,6 +97,7 @@ impl Default for Limits {
             max_header_read: MAX_HEADER_READ,
             max_write_stall: MAX_WRITE_STALL,
             max_drain: MAX_DRAIN,
+            max_linger: Duration::ZERO,
             keep_alive_interval: KEEP_ALIVE_INTERVAL,
             keep_alive_timeout: KEEP_ALIVE_TIMEOUT,
         }
@@ -138,14 +143,23 @@ pub(crate) async fn run(
     let requests = Requests::new(router, app.clone(), is_loopback, tls.is_some());
     let server = Arc::new(Server { requests, tls, app, limits });
     let mut connections = JoinSet::new();
+    let mut until = Until::Shutdown;
     {
         // Kept over the turns of the loop, since a connection in it waits for its permit.
         let mut next = pin!(accept(&listener, &permits, &open));
+        let mut lingered = pin!(linger(&open, &server.app, limits.max_linger));
         loop {
+            let accepts = until == Until::Shutdown || server.app.accepts_while_lingering();
             tokio::select! {
-                () = &mut shutdown => break,
+                () = &mut shutdown, if until == Until::Shutdown => {
+                    if limits.max_linger.is_zero() {
+                        break;
+                    }
+                    until = Until::Lingered;
+                }
+                () = &mut lingered, if until == Until::Lingered => break,
                 Some(_) = connections.join_next() => {}
-                accepted = &mut next => {
+                accepted = &mut next, if accepts => {
                     connections.spawn(server.clone().connection(accepted, &open));
                     next.set(accept(&listener, &permits, &open));
                 }
@@ -171,6 +185,23 @@ pub(crate) async fn run(
     let drained = Drained { cut_off: connections.len() };
     connections.shutdown().await;
     drained
+}
+
+/// What a server waits for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Until {
+    Shutdown,
+    Lingered,
+}
+
+/// Serves on until the connections have ended, or are not used any more.
+async fn linger(open: &Connections, app: &App, max_linger: Duration) {
+    app.linger();
+    open.linger();
+    let quiet = open.quiet(QUIET.min(max_linger), app.accepts_while_lingering());
+    if timeout(max_linger, quiet).await.is_err() {
+        tracing::info!("connections are still in use after the time to leave; waits and streams are ended");
+    }
 }
 
 struct Accepted {
@@ -278,7 +309,7 @@ impl Server {
             if let Some(by_certificate) = &by_certificate {
                 request.extensions_mut().insert(by_certificate.clone());
             }
-            let in_flight = open.0.request();
+            let in_flight = open.0.request(request.version());
             let (server, key) = (self.clone(), key.clone());
             async move {
                 let response = server.requests.serve(request, &key).await;
@@ -296,7 +327,7 @@ impl Server {
                     match timeout(MAKE_ROOM_INTERVAL, &mut connection).await {
                         Ok(ended) => break ended,
                         // Another peer waits for the room. A request that was on its way is still served.
-                        Err(_) if open.0.is_idle() && !self.app.is_draining() => break Ok(()),
+                        Err(_) if open.0.is_idle() && !self.app.is_lingering() => break Ok(()),
                         Err(_) => {}
                     }
                 }

@@ -8,6 +8,7 @@ pub(crate) mod bodies;
 pub(crate) mod compute;
 mod connection_task;
 mod connections;
+pub(crate) mod consistency;
 pub(crate) mod fallback;
 pub(crate) mod grpc_guard;
 mod guarded_io;
@@ -28,5 +29,6 @@ mod stream;
 pub(crate) mod tls;
 mod unread_body;
 
+pub(crate) use consistency::Reads;
 pub(crate) use json::{In, InOrDefault, InPath, InQuery, Out};
 pub(crate) use responses::{Fails, failures};

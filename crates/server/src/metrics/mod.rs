@@ -210,6 +210,11 @@ impl Metrics {
         looked(&self.0.http_cache_lookups, usize::from(found), usize::from(!found));
     }
 
+    /// The connections that are open.
+    pub fn open_connections(&self) -> u64 {
+        self.0.connections.get().max(0) as u64
+    }
+
     /// Counts a connection as accepted, and as open until this is dropped.
     pub(crate) fn connection(&self) -> OpenConnection {
         self.0.accepted.inc();

@@ -256,7 +256,12 @@ async fn insist<T, F: Future<Output = Result<T, Unavailable>>>(say: impl Fn() ->
     for _ in 0..MAX_TRIES {
         match say().await {
             Ok(_) | Err(Unavailable::Stopped | Unavailable::OutcomeUnknown) => return,
-            Err(Unavailable::Overloaded | Unavailable::NoSpace | Unavailable::NoOwner) => sleep(PAUSE).await,
+            Err(
+                Unavailable::Overloaded
+                | Unavailable::NoSpace
+                | Unavailable::NoOwner
+                | Unavailable::NoStandby,
+            ) => sleep(PAUSE).await,
         }
     }
 }

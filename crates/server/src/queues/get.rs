@@ -4,7 +4,7 @@ use authority::QueueKey;
 
 use super::answer;
 use crate::convert::{Problem, ScopedPath, names};
-use crate::edge::{Fails, Out};
+use crate::edge::{Fails, Out, Reads};
 
 /// Look at a queue.
 #[utoipa::path(
@@ -16,8 +16,9 @@ use crate::edge::{Fails, Out};
 )]
 pub(crate) async fn get(
     ScopedPath { app, scope, id: name }: ScopedPath,
+    Reads(reads): Reads,
 ) -> Result<Out<wire::Queue>, Problem> {
     let key = QueueKey { scope, name: names::name("name", &name)? };
-    let view = app.handle.queue(key).await?.ok_or_else(|| Problem::unknown_queue(&name))?;
+    let view = reads.queue(key).await?.ok_or_else(|| Problem::unknown_queue(&name))?;
     Ok(Out::ok(answer::queue(*view, app.handle.now())))
 }

@@ -4,7 +4,7 @@ use wire::QueueList;
 
 use super::answer;
 use crate::convert::{Problem, Scoped};
-use crate::edge::Out;
+use crate::edge::{Out, Reads};
 
 /// List the queues.
 #[utoipa::path(
@@ -13,8 +13,11 @@ use crate::edge::Out;
     tag = "Queues",
     responses((status = 200, body = QueueList), (status = 503, body = wire::Problem))
 )]
-pub(crate) async fn list(Scoped { app, scope }: Scoped) -> Result<Out<QueueList>, Problem> {
-    let views = app.handle.queues(scope).await?;
+pub(crate) async fn list(
+    Scoped { app, scope }: Scoped,
+    Reads(reads): Reads,
+) -> Result<Out<QueueList>, Problem> {
+    let views = reads.queues(scope).await?;
     let now = app.handle.now();
     let queues = views.into_iter().map(|view| answer::queue(view, now)).collect();
     Ok(Out::ok(QueueList { queues }))

@@ -5,8 +5,6 @@ use std::sync::Arc;
 
 use authority::{Phase, Position, Scope, Task};
 use blobs::{ActionCache, ActionKey, Digest, Origin, Serve};
-use bytes::Bytes;
-use prost::Message;
 use tokio::sync::Mutex;
 use tonic::Status;
 
@@ -15,10 +13,7 @@ use super::execution::outputs;
 use super::messages::ActionResult;
 use super::store::{self, Store};
 use crate::metrics::Metrics;
-use execution::ExecutionPayload;
-
-/// An entry begins with the position of its commit, or with zero if a client uploaded it.
-const POSITION_BYTES: usize = 8;
+use execution::{ExecutionPayload, cached_result};
 
 #[derive(Clone)]
 pub struct Results {
@@ -60,7 +55,7 @@ impl Results {
         serve: Serve,
     ) -> Result<Option<ActionResult>, Status> {
         let entry = self.cache.get_result(&store.tenant, &key(scope, action), serve).await;
-        let mut result = entry.map_err(store::status)?.and_then(|entry| read(&entry.bytes));
+        let mut result = entry.map_err(store::status)?.and_then(|entry| cached_result::decode(&entry.bytes));
         if let Some((_, found)) = &result
             // An entry whose outputs cannot be checked is useless.
             && outputs::is_any_missing(store, found, action.function).await.unwrap_or(true)
@@ -77,7 +72,7 @@ impl Results {
         action: &Digest,
         result: &ActionResult,
     ) -> Result<(), Status> {
-        let entry = entry(Position::ZERO, result);
+        let entry = cached_result::encode(Position::ZERO.0, result).into();
         self.cache
             .put_result(&store.tenant, &key(scope, action), Origin::Uploaded, entry)
             .await
@@ -110,41 +105,15 @@ impl Results {
         let key = key(scope, &action);
         let _writing = self.writing.lock().await;
         let before = self.cache.get_result(&tenant, &key, Serve::Committed).await;
-        let before = before.map_err(store::status)?.and_then(|entry| read(&entry.bytes));
-        if before.is_some_and(|(position, _)| position >= at) {
+        let before = before.map_err(store::status)?.and_then(|entry| cached_result::decode(&entry.bytes));
+        if before.is_some_and(|(position, _)| position >= at.0) {
             return Ok(());
         }
-        let entry = entry(at, result);
+        let entry = cached_result::encode(at.0, result).into();
         self.cache.put_result(&tenant, &key, Origin::Committed, entry).await.map_err(store::status)
     }
 }
 
 fn key(scope: &Scope, action: &Digest) -> ActionKey {
     ActionKey { instance: scope.workspace.clone(), action: *action }
-}
-
-fn entry(position: Position, result: &ActionResult) -> Bytes {
-    let mut bytes = Vec::with_capacity(POSITION_BYTES + result.encoded_len());
-    bytes.extend_from_slice(&position.0.to_le_bytes());
-    // Encoding into a vector cannot fail.
-    let _ = result.encode(&mut bytes);
-    bytes.into()
-}
-
-fn read(entry: &[u8]) -> Option<(Position, ActionResult)> {
-    let (position, result) = entry.split_first_chunk::<POSITION_BYTES>()?;
-    Some((Position(u64::from_le_bytes(*position)), ActionResult::decode(result).ok()?))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_entry_reads_back_and_garbage_is_none() {
-        let result = ActionResult { exit_code: 3, ..ActionResult::default() };
-        assert_eq!(read(&entry(Position(7), &result)), Some((Position(7), result)));
-        assert_eq!(read(&[1, 2, 3]), None);
-        assert_eq!(read(&[0xff; 40]), None);
-    }
 }

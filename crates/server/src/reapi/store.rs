@@ -101,6 +101,7 @@ pub(super) fn status(error: Error) -> Status {
             Refusal::Unreadable => Status::failed_precondition(message),
             Refusal::OverLimit => Status::resource_exhausted(message),
         },
+        Error::Unavailable(_) => Status::unavailable(message),
         Error::TakenOver => Status::aborted(message),
         Error::Damaged(_) => Status::data_loss(message),
         Error::Io { .. } => {

@@ -6,7 +6,7 @@ use coordinator::WaitCondition;
 use wire::MAX_WAIT_MS;
 
 use crate::convert::{Problem, ScopedPath};
-use crate::edge::{Fails, InQuery, Out};
+use crate::edge::{Fails, InQuery, Out, Reads};
 
 /// Look at a task, or wait for its end.
 #[utoipa::path(
@@ -18,6 +18,7 @@ use crate::edge::{Fails, InQuery, Out};
 )]
 pub(crate) async fn get(
     call: ScopedPath,
+    Reads(reads): Reads,
     InQuery(query): InQuery<wire::WaitTask>,
 ) -> Result<Out<wire::Task>, Problem> {
     let task = call.task()?;
@@ -28,5 +29,6 @@ pub(crate) async fn get(
             return call.to_wire(task, detail?).await.map(Out::ok);
         }
     }
-    call.read(task).await.map(Out::ok)
+    let detail = reads.task(call.scope.clone(), task).await?;
+    call.to_wire(task, detail).await.map(Out::ok)
 }

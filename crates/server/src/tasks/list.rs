@@ -6,7 +6,7 @@ use wire::{DEFAULT_PAGE_TASKS, ListTasks, MAX_PAGE_TASKS, TaskList};
 use crate::convert::names::{optional_name, within};
 use crate::convert::page_token::List;
 use crate::convert::{Code, Problem, Scoped, task_json};
-use crate::edge::{InQuery, Out};
+use crate::edge::{InQuery, Out, Reads};
 
 /// How much payload and result a page carries before it ends early. One task more than that may be on it.
 const MAX_PAGE_BYTES: usize = 8 * 1_024 * 1_024;
@@ -21,6 +21,7 @@ const MAX_PAGE_BYTES: usize = 8 * 1_024 * 1_024;
 )]
 pub(crate) async fn list(
     Scoped { app, scope }: Scoped,
+    Reads(reads): Reads,
     InQuery(query): InQuery<ListTasks>,
 ) -> Result<Out<TaskList>, Problem> {
     let queue = optional_name("queue", query.queue.as_deref())?;
@@ -34,7 +35,7 @@ pub(crate) async fn list(
             Problem { field: Some("pageToken".to_owned()), ..Problem::new(Code::InvalidPageToken, detail) }
         })?),
     };
-    let mut page = app.handle.list(scope.clone(), queue.clone(), state, after, limit).await?;
+    let mut page = reads.list(scope.clone(), queue.clone(), state, after, limit).await?;
     page.cut_to(MAX_PAGE_BYTES);
     let to_wire = |view| task_json::to_wire(TaskDetail { view, progress: None });
     let tasks = page.tasks.into_iter().map(to_wire).collect();

@@ -82,10 +82,6 @@ async fn s3_60_a_watch_of_the_workers_is_told_when_they_come_and_go_and_fall_sil
 
 #[tokio::test]
 async fn s3_60_a_watch_of_the_scheduler_is_told_when_the_coordinator_stops() {
-    if crate::support::edge::is_edge() {
-        // There the end of an owner is a pause.
-        return;
-    }
     let served = Served::start().await;
     let mut health = HealthClient::new(served.channel().await);
     let mut watch = health.watch(about("lessor.Scheduler")).await.unwrap().into_inner();

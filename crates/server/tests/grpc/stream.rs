@@ -90,7 +90,7 @@ async fn a_worker_gets_as_many_tasks_as_it_gave_credit_for_and_an_answer_to_each
 
 #[tokio::test]
 async fn a_worker_holds_its_stream_at_a_node_that_does_not_own_the_ledger() {
-    crate::support::edge::through_an_edge(work_by_credit()).await;
+    crate::support::nodes::through_an_edge(work_by_credit()).await;
 }
 
 async fn work_by_credit() {

@@ -1,7 +1,7 @@
 //! A real server over a real coordinator in a directory of its own, and short ways to call it.
 
-#[path = "../support/edge.rs"]
-pub(crate) mod edge;
+#[path = "../support/nodes.rs"]
+pub(crate) mod nodes;
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -10,11 +10,9 @@ use std::time::Duration;
 use authority::Scope;
 use bytes::Bytes;
 use coordinator::Running;
-use ledger::{ClusterId, file};
 use serde_json::Value;
-use server::{App, Drained, Limits, Scheduler};
+use server::{App, Drained, Limits, Listener, Scheduler};
 use tempfile::TempDir;
-use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -61,28 +59,21 @@ impl Served {
     }
 
     async fn start_in(directory: TempDir, scheduler: Scheduler) -> Served {
-        let create = directory.path().read_dir().unwrap().next().is_none().then_some(ClusterId([1; 16]));
-        let options = file::Options {
-            create,
-            segment_bytes: 32 << 20,
-            preallocate_bytes: 1 << 20,
-            ..file::Options::default()
-        };
-        let (storage, _) = file::open_data_dir(directory.path(), options).unwrap();
+        let storage = nodes::open_ledger(directory.path()).await;
         let queue_defaults = server::reapi::queue_defaults();
         let coordinator_options = coordinator::Options { queue_defaults, ..coordinator::Options::default() };
         let start = || coordinator::start(storage, coordinator_options);
         let running = tokio::task::spawn_blocking(start).await.unwrap().unwrap();
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
+        let listeners = nodes::listen("127.0.0.1:0").await;
+        let address = listeners[0].local_addr().unwrap();
         let (stop, stopped) = oneshot::channel::<()>();
         let options = server::Options { scheduler, ..server::Options::default() };
         running.handle.set_heartbeat_timeout(scheduler.heartbeat_timeout);
-        let app = App::with_options(edge::handle(&running).await, [7; 32], options);
-        let serving = tokio::spawn(server::serve_with(listener, app, Limits::default(), async {
-            let _ = stopped.await;
-        }));
-        let http = reqwest::Client::builder().no_proxy().build().unwrap();
+        let app = |handle| App::with_options(handle, [7; 32], options.clone());
+        let apps = nodes::handles(&running).await.into_iter().map(app);
+        let served = listeners.into_iter().map(Listener::from).zip(apps).collect();
+        let serving = nodes::serve(served, Limits::default(), stopped);
+        let http = nodes::http_client();
         Served { address, running, http, stop: Some(stop), serving, directory }
     }
 

@@ -42,7 +42,7 @@ async fn s0_3_a_worker_leases_beats_and_completes() {
 
 #[tokio::test]
 async fn a_worker_leases_beats_and_completes_at_a_node_that_does_not_own_the_ledger() {
-    crate::support::edge::through_an_edge(lease_beat_and_complete()).await;
+    crate::support::nodes::through_an_edge(lease_beat_and_complete()).await;
 }
 
 async fn lease_beat_and_complete() {

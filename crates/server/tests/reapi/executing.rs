@@ -30,7 +30,7 @@ async fn a_client_is_told_every_stage_and_then_the_result() {
 
 #[tokio::test]
 async fn an_action_is_executed_at_a_node_that_does_not_own_the_ledger() {
-    crate::support::edge::through_an_edge(execute_to_the_end()).await;
+    crate::support::nodes::through_an_edge(execute_to_the_end()).await;
 }
 
 async fn execute_to_the_end() {

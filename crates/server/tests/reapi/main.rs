@@ -3,6 +3,7 @@
 mod batches;
 mod caching;
 mod commands;
+mod content_server;
 mod cut_off;
 mod digests;
 mod executing;

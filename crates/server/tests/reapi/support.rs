@@ -1,8 +1,8 @@
 //! A real server over a real coordinator and a real store, a worker whose every step a test decides, and short ways to
 //! call them.
 
-#[path = "../support/edge.rs"]
-pub(crate) mod edge;
+#[path = "../support/nodes.rs"]
+pub(crate) mod nodes;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -18,12 +18,10 @@ use bazel_remote_apis::build::bazel::remote::execution::v2::{
 use bazel_remote_apis::google::longrunning::operations_client::OperationsClient;
 use bazel_remote_apis::google::longrunning::{Operation, operation};
 use coordinator::Running;
-use ledger::{ClusterId, file};
 use prost::Message;
 use server::reapi::{ActionCacheWriter, Content, Results, Settings};
-use server::{App, Drained, Limits};
+use server::{App, Drained, Limits, Listener};
 use tempfile::TempDir;
-use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -36,6 +34,7 @@ use wire::grpc::{
     UpdateTaskStatusResponse,
 };
 
+use crate::content_server::{self, StoreServer};
 use crate::stalling::{Gate, StallingBlobs};
 
 /// Long enough for anything that is not stuck.
@@ -65,6 +64,8 @@ pub(crate) struct Served {
     setup: Setup,
     stop: oneshot::Sender<()>,
     serving: JoinHandle<Drained>,
+    /// The content of several nodes.
+    content_server: Option<StoreServer>,
     directory: TempDir,
 }
 
@@ -100,12 +101,14 @@ impl Served {
         in_time(self.serving).await.unwrap();
         drop(self.app);
         self.running.stop().await.unwrap();
+        if let Some(server) = self.content_server {
+            server.stop().await;
+        }
         drop(self.blobs);
         self.directory
     }
 
     async fn start_in(directory: TempDir, setup: Setup) -> Served {
-        let is_new = directory.path().read_dir().unwrap().next().is_none();
         let content = setup.content.clone().unwrap_or_else(|| directory.path().join("content"));
         // A process that another test is about to start may hold the lock for a moment.
         let open = async {
@@ -118,44 +121,30 @@ impl Served {
         };
         let store = in_time(open).await;
         let blobs = Arc::new(blobs::Local::new(store));
-        let results = Results::new(blobs.clone());
-        let create = is_new.then_some(ClusterId([1; 16]));
-        let ledger_options = file::Options {
-            create,
-            segment_bytes: 32 << 20,
-            preallocate_bytes: 1 << 20,
-            ..file::Options::default()
-        };
-        let (storage, _) = file::open_data_dir(&directory.path().join("data"), ledger_options).unwrap();
+        let content_server =
+            if nodes::are_several() { Some(StoreServer::start(blobs.clone()).await) } else { None };
+        let contents = contents(&setup, &blobs, content_server.as_ref(), &directory);
+        let storage = nodes::open_ledger(&directory.path().join("data")).await;
         let queue_defaults = server::reapi::queue_defaults();
         let mut options = coordinator::Options { queue_defaults, ..coordinator::Options::default() };
-        let writer = ActionCacheWriter::new(results.clone(), tokio::runtime::Handle::current());
+        let results = contents[0].results.clone();
+        let writer = ActionCacheWriter::new(results, tokio::runtime::Handle::current());
         options.projections.push(Box::new(writer));
         let running =
             tokio::task::spawn_blocking(|| coordinator::start(storage, options)).await.unwrap().unwrap();
-        let bounded: Arc<dyn blobs::Blobs> = match setup.max_reads {
-            Some(limit) => Arc::new(blobs::ReadLimiter::with_limit(blobs.clone(), limit, SHORT_WAIT)),
-            None => Arc::new(blobs::ReadLimiter::new(blobs.clone())),
-        };
-        let gate = setup.gate.clone();
-        let content = Content {
-            blobs: Arc::new(StallingBlobs { inner: bounded, gate }),
-            action_cache: blobs.clone(),
-            results,
-            settings: setup.settings,
-            instances: server::reapi::Instances::default(),
-        };
         let receiving = setup.receiving;
-        let options = server::Options { content: Some(content), receiving, ..server::Options::default() };
-        let app = App::with_options(edge::handle(&running).await, [7; 32], options);
-        let serving_app = app.clone();
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
+        let app = |(handle, content)| {
+            let options = server::Options { content: Some(content), receiving, ..server::Options::default() };
+            App::with_options(handle, [7; 32], options)
+        };
+        let apps: Vec<App> = nodes::handles(&running).await.into_iter().zip(contents).map(app).collect();
+        let app = apps[0].clone();
+        let listeners = nodes::listen("127.0.0.1:0").await;
+        let address = listeners[0].local_addr().unwrap();
         let (stop, stopped) = oneshot::channel::<()>();
-        let serving = tokio::spawn(server::serve_with(listener, serving_app, Limits::default(), async {
-            let _ = stopped.await;
-        }));
-        Served { address, running, app, blobs, setup, stop, serving, directory }
+        let served = listeners.into_iter().map(Listener::from).zip(apps).collect();
+        let serving = nodes::serve(served, Limits::default(), stopped);
+        Served { address, running, app, blobs, setup, stop, serving, content_server, directory }
     }
 
     /// Where the content is.
@@ -380,4 +369,38 @@ pub(crate) fn digest(bytes: &[u8]) -> Digest {
 
 pub(crate) async fn in_time<T>(work: impl Future<Output = T>) -> T {
     timeout(PATIENCE, work).await.expect("it is stuck")
+}
+
+/// The content of each node. Several nodes have it on one content server.
+fn contents(
+    setup: &Setup,
+    store: &Arc<blobs::Local>,
+    server: Option<&StoreServer>,
+    directory: &TempDir,
+) -> Vec<Content> {
+    let mut contents = Vec::new();
+    for node in 0..nodes::count() {
+        let (blobs, results): (Arc<dyn blobs::Blobs>, Arc<dyn blobs::ActionCache>) = match server {
+            None => (store.clone(), store.clone()),
+            Some(server) => {
+                // A node that starts again need not have its copies.
+                let copies =
+                    tempfile::Builder::new().prefix("node").tempdir_in(directory.path()).unwrap().keep();
+                let node = content_server::node(&server.url, &copies.join(node.to_string()));
+                (node.clone(), node)
+            }
+        };
+        let limited: Arc<dyn blobs::Blobs> = match setup.max_reads {
+            Some(limit) => Arc::new(blobs::ReadLimiter::with_limit(blobs, limit, SHORT_WAIT)),
+            None => Arc::new(blobs::ReadLimiter::new(blobs)),
+        };
+        contents.push(Content {
+            blobs: Arc::new(StallingBlobs { inner: limited, gate: setup.gate.clone() }),
+            action_cache: results.clone(),
+            results: Results::new(results),
+            settings: setup.settings,
+            instances: server::reapi::Instances::default(),
+        });
+    }
+    contents
 }

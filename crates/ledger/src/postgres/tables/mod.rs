@@ -43,6 +43,13 @@ pub enum Tables {
 const NAMES: [(&str, Tables); 3] =
     [("transaction", Tables::Transaction), ("following", Tables::Following), ("off", Tables::Off)];
 
+impl Tables {
+    /// The name in a configuration file.
+    pub fn name(self) -> &'static str {
+        NAMES.iter().find(|(_, tables)| *tables == self).map_or("", |(name, _)| name)
+    }
+}
+
 impl FromStr for Tables {
     type Err = String;
 

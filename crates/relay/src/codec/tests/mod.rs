@@ -25,7 +25,9 @@ fn assert_variants(samples: &[impl Wire], variants: u8) {
 
 fn frames() -> Vec<(bool, Vec<u8>)> {
     let asks = calls().into_iter().map(|call| Upward::Ask { id: 1, shard: 0, epoch: 2, call }.encode());
-    let answers = call_replies().into_iter().map(|reply| Downward::Answer { id: 1, reply }.encode());
+    let answers = call_replies()
+        .into_iter()
+        .map(|reply| Downward::Answer { id: 1, reply, durable: authority::Position(7) }.encode());
     asks.map(|ask| (true, ask)).chain(answers.map(|answer| (false, answer))).collect()
 }
 

@@ -113,6 +113,7 @@ pub(super) fn replies() -> Vec<Reply> {
         Unavailable::NoSpace,
         Unavailable::OutcomeUnknown,
         Unavailable::NoOwner,
+        Unavailable::NoStandby,
     ];
     let status = |disk_space| Status {
         position: Position(1),

@@ -34,8 +34,8 @@ const LEEWAY_S: u64 = 5;
 pub(crate) struct TaskTokens {
     secret: [u8; 32],
     ttl_ms: u64,
-    /// The newest key, or that there is none; while neither is known, the next callback asks the coordinator. Nobody else
-    /// records keys, so what is known stays true.
+    /// The newest key, or that there is none; while neither is known, the next callback asks the coordinator. What is known
+    /// stays true where nobody else records keys; in a cluster, other nodes do.
     current: RwLock<Option<Option<KeyId>>>,
     /// Held while the newest key is looked up or replaced, over the coordinator's answer: a look-up that began before a
     /// rotation must not be remembered after it.
@@ -129,6 +129,9 @@ impl TaskTokens {
     }
 
     async fn newest(&self, handle: &Handle) -> Result<Option<KeyId>, Unavailable> {
+        if handle.has_other_nodes() {
+            return recorded(handle).await;
+        }
         if let Some(known) = self.known() {
             return Ok(known);
         }

@@ -2,8 +2,8 @@
 
 #![allow(dead_code)]
 
-#[path = "../../support/edge.rs"]
-pub(crate) mod edge;
+#[path = "../../support/nodes.rs"]
+pub(crate) mod nodes;
 
 pub(crate) mod bad;
 pub(crate) mod callback;
@@ -14,12 +14,10 @@ pub(crate) mod target;
 use std::net::{Ipv4Addr, SocketAddr};
 
 use coordinator::Running;
-use ledger::{ClusterId, Storage, file};
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
 use server::{App, Drained, Limits, Listener, PushOptions, Tls};
 use tempfile::TempDir;
-use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
@@ -90,36 +88,37 @@ impl Served {
         options: server::Options,
         tls: Option<Tls>,
     ) -> Served {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        Served::start_at(listener, directory, limits, options, tls).await
+        Served::start_at("127.0.0.1:0", directory, limits, options, tls).await
     }
 
     /// A server that others could reach.
     pub(crate) async fn start_beyond_loopback(options: server::Options) -> Served {
-        let listener = TcpListener::bind("0.0.0.0:0").await.unwrap();
-        Served::start_at(listener, tempfile::tempdir().unwrap(), Limits::default(), options, None).await
+        Served::start_at("0.0.0.0:0", tempfile::tempdir().unwrap(), Limits::default(), options, None).await
     }
 
     async fn start_at(
-        listener: TcpListener,
+        address: &str,
         directory: TempDir,
         limits: Limits,
         options: server::Options,
         tls: Option<Tls>,
     ) -> Served {
-        let storage = self::storage(&directory);
+        let storage = nodes::open_ledger(directory.path()).await;
         let queue_defaults = server::reapi::queue_defaults();
         let coordinator_options = coordinator::Options { queue_defaults, ..coordinator::Options::default() };
         let start = || coordinator::start(storage, coordinator_options);
         let running = tokio::task::spawn_blocking(start).await.unwrap().unwrap();
-        let address = (Ipv4Addr::LOCALHOST, listener.local_addr().unwrap().port()).into();
+        let listeners = nodes::listen(address).await;
+        let address = (Ipv4Addr::LOCALHOST, listeners[0].local_addr().unwrap().port()).into();
         let (stop, stopped) = oneshot::channel::<()>();
-        let app = App::with_options(edge::handle(&running).await, KEY, options.clone());
-        let listener = Listener { tls, ..Listener::from(listener) };
-        let serving = tokio::spawn(server::serve_with(listener, app.clone(), limits, async {
-            let _ = stopped.await;
-        }));
-        let client = reqwest::Client::builder().no_proxy().build().unwrap();
+        let handles = nodes::handles(&running).await;
+        let apps: Vec<App> =
+            handles.into_iter().map(|handle| App::with_options(handle, KEY, options.clone())).collect();
+        let app = apps[0].clone();
+        let listener = |tcp| Listener { tls: tls.clone(), ..Listener::from(tcp) };
+        let served = listeners.into_iter().map(listener).zip(apps).collect();
+        let serving = nodes::serve(served, limits, stopped);
+        let client = nodes::http_client();
         Served { address, client, running, app, stop: Some(stop), serving, directory, options }
     }
 
@@ -262,15 +261,4 @@ pub(crate) async fn send(request: RequestBuilder) -> Told {
     let bytes = response.bytes().await.unwrap();
     let body = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
     Told { status, content_type: content_type.unwrap_or_default(), headers, body }
-}
-
-fn storage(directory: &TempDir) -> Storage {
-    let create = Some(ClusterId([1; 16]));
-    let options = file::Options {
-        create,
-        segment_bytes: 32 << 20,
-        preallocate_bytes: 1 << 20,
-        ..file::Options::default()
-    };
-    file::open_data_dir(directory.path(), options).unwrap().0
 }

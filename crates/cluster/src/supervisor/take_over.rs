@@ -1,0 +1,121 @@
+//! The takeover: a standby becomes the owner.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use coordinator::{Failure, Options, Running, Standby, StartError};
+use ledger::postgres::{self, Database, Feed, Kept, Observed, OwnerRow, PostgresLedger, PostgresReader};
+use ledger::{ErrorKind, Storage};
+use tokio::task::spawn_blocking;
+use tokio::time::timeout;
+
+use super::{Error, LOOK_TIMEOUT, Supervisor};
+use crate::fork::Fork;
+use crate::suspicion::Suspicion;
+
+/// Attempts to reach the end of a ledger that somebody still writes.
+const MAX_ATTEMPTS: usize = 3;
+
+impl Supervisor {
+    /// Tries to own the ledger. Gives the standby back when somebody else was faster.
+    pub(super) async fn take_over(
+        &mut self,
+        standby: Option<Standby>,
+        observed: &Observed,
+        why: Suspicion,
+    ) -> Result<(Option<Box<Running>>, Option<Standby>), Error> {
+        let Some(standby) = standby else { return Ok((None, None)) };
+        // Of several standbys the one with the lock goes first. A silent owner still has it.
+        let is_silent = matches!(why, Suspicion::Silent(_));
+        if !is_silent {
+            let locked = timeout(LOOK_TIMEOUT, self.membership.try_lock()).await;
+            if !matches!(locked, Ok(Ok(true))) {
+                return Ok((None, Some(standby)));
+            }
+        }
+        let gone = observed.owner.as_ref().map_or("nobody", |owner| &owner.node).to_owned();
+        tracing::warn!(owner = gone, reason = %why, "taking over the ledger");
+        let began = Instant::now();
+        let mut options = (self.options)();
+        options.node = self.node.name.clone();
+        options.metrics = self.router.metrics();
+        options.time = self.time.now();
+        options.lacks_standby = self.feed.lacks_standby();
+        let database = self.database.clone();
+        let (kept, feed) = (self.kept.clone(), self.feed.clone());
+        self.router.set_replica(None);
+        let started = spawn_blocking(move || start(standby, database, &kept, feed, options));
+        let started = started.await.map_err(|error| Error::Recovery(error.to_string()))?;
+        let running = match started {
+            Ok(Some(running)) => running,
+            failed => {
+                // The lock must not keep others from trying.
+                let _ = timeout(LOOK_TIMEOUT, self.membership.release()).await;
+                if let Err(error) = failed {
+                    self.not_taken_over(error)?;
+                }
+                return Ok((None, None));
+            }
+        };
+        let epoch = running.report.epoch;
+        self.router.own(epoch, &running.handle);
+        (self.routed_to, self.tail) = (None, None);
+        self.kept.clear();
+        self.shown_as_fed = None;
+        tracing::info!(epoch, took_ms = began.elapsed().as_millis() as u64, "this node owns the ledger");
+        let announced = async {
+            if is_silent {
+                self.membership.end_previous_owner().await?;
+            }
+            self.membership.try_lock().await?;
+            self.membership.set_fed(false).await?;
+            let owner = OwnerRow { node: self.node.name.clone(), address: self.node.address.clone(), epoch };
+            self.membership.record_owner(&owner, &format!("{gone}: {why}")).await
+        };
+        if !matches!(timeout(LOOK_TIMEOUT, announced).await, Ok(Ok(()))) {
+            tracing::warn!(
+                "the other nodes could not be told about the takeover; they will be told with the next beat"
+            );
+        }
+        Ok((Some(Box::new(running)), None))
+    }
+
+    /// Why a takeover did not succeed: another node was faster, the standby begins again, or this node must end.
+    fn not_taken_over(&mut self, error: StartError) -> Result<(), Error> {
+        let known = self.kept.known_durable();
+        match error {
+            StartError::Failed(Failure::Fenced(by)) => tracing::info!(%by, "another node has taken over"),
+            StartError::Failed(Failure::Forked { at }) => self.refuse(Fork { at, known }),
+            StartError::Recovery(error) => drop(self.failed_to_read(&error)?),
+            StartError::Ledger(error) if error.kind() == ErrorKind::Forked => {
+                Fork::of_ledger(&error, known).into_iter().for_each(|fork| self.refuse(fork));
+            }
+            error => tracing::warn!(%error, "the ledger could not be taken over; trying again"),
+        }
+        Ok(())
+    }
+}
+
+/// Brings a standby to the end of the ledger and lets it own the ledger. What the standby holds and the database does not is
+/// appended first. None when the end cannot be reached because somebody writes.
+fn start(
+    mut standby: Standby,
+    database: Database,
+    kept: &Kept,
+    feed: Feed,
+    options: Options,
+) -> Result<Option<Running>, StartError> {
+    let reader = PostgresReader::new(database.clone()).keeping(kept.clone());
+    for _ in 0..MAX_ATTEMPTS {
+        standby.apply_received(kept)?;
+        standby.catch_up(&reader)?;
+        let ledger = PostgresLedger::open_after(database.clone(), kept, feed.clone())?;
+        standby.catch_up(&reader)?;
+        if standby.is_at_end_of(&ledger) {
+            let offsets = Arc::new(postgres::OffsetRows::new(database));
+            let storage = Storage { ledger: Box::new(ledger), offsets };
+            return standby.take_over(storage, options).map(Some);
+        }
+    }
+    Ok(None)
+}
