@@ -1,8 +1,10 @@
 //! A batch as a row.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 
 use tokio_postgres::Row;
+use zstd::bulk::Compressor;
 
 use super::Error;
 use super::tables::TableRows;
@@ -64,7 +66,7 @@ impl BatchRow {
     pub fn new(batch: &Batch, before: Link, epoch: u64) -> BatchRow {
         let body = batch.body();
         let compressed = (body.len() >= COMPRESS_FROM_BYTES)
-            .then(|| zstd::bulk::compress(body, LEVEL).ok())
+            .then(|| compress(body))
             .flatten()
             .filter(|compressed| compressed.len() < body.len());
         let (codec, body) = match compressed {
@@ -145,6 +147,14 @@ impl BatchRow {
             self.place.first
         ))
     }
+}
+
+/// Each thread reuses one context: a new one for each batch is hundreds of kilobytes to allocate and clear.
+fn compress(body: &[u8]) -> Option<Vec<u8>> {
+    thread_local! {
+        static CONTEXT: RefCell<Option<Compressor<'static>>> = RefCell::new(Compressor::new(LEVEL).ok());
+    }
+    CONTEXT.with_borrow_mut(|context| context.as_mut()?.compress(body).ok())
 }
 
 pub(super) fn position(column: i64) -> Position {
