@@ -130,7 +130,7 @@ impl Peer for RemotePeer {
             let (Some(link), Some(after)) = (link, kept.end()) else { return true };
             let (receiving, ended) = Receiving::new(kept);
             *lock(&self.shared.receiving) = Some(receiving);
-            let _tailing = Tailing(&self.shared);
+            let _tailing = Tailing { shared: &self.shared, link: link.clone() };
             if !link.outbox.send_small(Upward::Tail { shard: SHARD, epoch, after }.encode()) {
                 return true;
             }
@@ -144,12 +144,16 @@ impl Peer for RemotePeer {
     }
 }
 
-/// Ends a stream when nobody receives it any more.
-struct Tailing<'a>(&'a Shared);
+/// Ends a stream when nobody receives it any more, and tells the owner, whose answers may wait for a receipt.
+struct Tailing<'a> {
+    shared: &'a Shared,
+    link: Arc<Link>,
+}
 
 impl Drop for Tailing<'_> {
     fn drop(&mut self) {
-        *lock(&self.0.receiving) = None;
+        *lock(&self.shared.receiving) = None;
+        self.link.outbox.send_small(Upward::Untail {}.encode());
     }
 }
 

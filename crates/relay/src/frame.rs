@@ -45,6 +45,8 @@ pub(crate) enum Upward {
     Received {
         next: Position,
     },
+    /// The node takes no more batches: another one is to get them.
+    Untail {},
 }
 
 /// What the node that was connected to sends.
@@ -130,6 +132,7 @@ enums! {
         4 Ping {};
         5 Tail { 1 shard: shard, 2 epoch: epoch, 3 after: after };
         6 Received { 1 next: next };
+        7 Untail {};
     }
     Downward {
         1 Welcome { 1 version: version, 2 node: node };

@@ -200,6 +200,7 @@ impl Service {
                         sending.begin(feed, node.clone(), (epoch, after), inbound, outbox.clone());
                     }
                     Ok(Upward::Received { next }) => sending.received(next),
+                    Ok(Upward::Untail {}) => sending.end(),
                     Ok(Upward::Hello { .. } | Upward::Tail { .. }) => {}
                     Err(error) => {
                         // A newer node may say things that this one does not know.

@@ -86,6 +86,12 @@ impl Sending {
         self.task = Some(AbortOnDropHandle::new(task));
     }
 
+    /// The standby takes no more batches. The next one by rank is fed from now on.
+    pub(crate) fn end(&mut self) {
+        self.task = None;
+        *self.receipts.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
     /// The standby holds everything before `next`.
     pub(crate) fn received(&self, next: Position) {
         if let Some(receipts) = &*self.receipts.lock().unwrap_or_else(PoisonError::into_inner) {

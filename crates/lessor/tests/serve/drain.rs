@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use test_servers::postgres::execute;
 
 use crate::cluster::Cluster;
 use crate::support::{Ran, Server, lessor};
@@ -95,6 +96,28 @@ fn a_drained_owner_fails_no_request_and_keeps_its_polls_and_worker_streams() {
     let shown =
         Ran::from(lessor(&["nodes", "--json", "--config"]).arg(&config).output().unwrap()).ok().json();
     assert_eq!(shown["nodes"].as_array().unwrap().len(), 1, "{shown}");
+}
+
+/// The fed standby was fed until it had ended, so that no answer left meanwhile.
+#[test]
+fn a_drained_standby_fails_no_request_although_answers_wait_for_a_standby() {
+    let cluster = Cluster::start_with(&["a", "b", "c"], "drain_s = 60\nanswers_wait_for_standby = true\n");
+    let is_fed = "SELECT node FROM lessor.node WHERE fed";
+    until("a standby is fed", || execute(&cluster.url, is_fed).len() == 1);
+    let fed = execute(&cluster.url, is_fed)[0][0].clone();
+    let addresses: Vec<String> = cluster.nodes.iter().map(|(_, server)| server.address()).collect();
+    let load = Load::start(&addresses);
+    let server = |named: &str| &cluster.nodes.iter().find(|(name, _)| name == named).unwrap().1;
+    let owner = server(&cluster.owner());
+    until_load_goes_on(owner);
+
+    let config = owner.data().with_file_name("lessor.toml");
+    let drained = lessor(&["node", "drain", &fed, "--config"]).arg(&config).output().unwrap();
+    Ran::from(drained).ok();
+    let others = format!("{is_fed} AND node <> '{fed}'");
+    until("another standby is fed", || execute(&cluster.url, &others).len() == 1);
+    until_load_goes_on(owner);
+    load.end();
 }
 
 #[test]

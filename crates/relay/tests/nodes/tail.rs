@@ -68,3 +68,23 @@ async fn a_standby_holds_what_the_owner_sends_and_knows_what_is_durable() {
     owner.feed.end();
     assert!(!tail.await.unwrap(), "the owner has ended it");
 }
+
+/// A standby that drains kept its connection, and the owner went on to feed it: with `answers_wait_for_standby` no answer left.
+#[tokio::test]
+async fn a_standby_that_leaves_the_stream_is_fed_no_more_although_its_connection_stays() {
+    let owner = Node::start_with(KEY, RouterOptions::default()).await;
+    let running = owner.start(&MemoryStorage::default());
+    owner.own(&running, &[]);
+    owner.feed.begin_after(origin(), 1);
+    let peer = Arc::new(RemotePeer::connect(owner.address.clone(), "standby", owner.tls.clone()));
+    let (kept, mut standbys) = (begun(), owner.feed.standbys());
+    for _ in 0..2 {
+        let tail = tokio::spawn({
+            let (peer, kept) = (peer.clone(), kept.clone());
+            async move { peer.tail(1, kept).await }
+        });
+        standbys.wait_for(|standbys| *standbys == 1).await.unwrap();
+        tail.abort();
+        standbys.wait_for(|standbys| *standbys == 0).await.unwrap();
+    }
+}
