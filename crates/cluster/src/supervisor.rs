@@ -25,6 +25,10 @@ const OWNER_BEAT: Duration = Duration::from_millis(500);
 const ALIVE: Duration = Duration::from_secs(6);
 /// A look that takes longer than this has failed.
 const LOOK_TIMEOUT: Duration = Duration::from_secs(5);
+/// A handover waits until the storage answers within this time: an owner that has begun to hand over can answer nothing.
+const MAX_CONFIRM: Duration = Duration::from_secs(2);
+/// The longest wait of a node that ends for the records that its projections are applying.
+const MAX_PROJECTION_END: Duration = Duration::from_secs(5);
 /// Most nodes that a node which leaves connects to before it knows its successor.
 const MAX_WARM_PEERS: usize = 8;
 
@@ -225,19 +229,32 @@ impl Supervisor {
             }
             let is_over = match self.phase() {
                 Phase::Serve | Phase::Replace => false,
-                Phase::Drain => self.has_successor().await,
+                Phase::Drain => can_stop(&running).await && self.has_successor().await,
                 Phase::End => true,
             };
             if is_over {
-                // Requests that come now wait for the next owner.
-                self.router.no_owner(epoch);
-                running.stop().await?;
-                self.router.metrics().set_fed_standbys(0);
-                let _ = timeout(LOOK_TIMEOUT, self.membership.release()).await;
-                tracing::info!("the ledger was handed over");
-                return Ok(self.phase() == Phase::End);
+                return self.hand_over(running).await;
             }
         }
+    }
+
+    /// Gives the ledger to the next owner. Says whether the node ends.
+    async fn hand_over(&mut self, running: Running) -> Result<bool, Error> {
+        // Requests that come now wait for the next owner.
+        self.router.no_owner(running.report.epoch);
+        let mut phase = self.phase.clone();
+        let end = async move {
+            let _ = phase.wait_for(|phase| *phase == Phase::End).await;
+        };
+        let projections = running.hand_over(end).await?;
+        self.router.metrics().set_fed_standbys(0);
+        let _ = timeout(LOOK_TIMEOUT, self.membership.release()).await;
+        tracing::info!("the ledger was handed over");
+        if self.phase() < Phase::End {
+            return Ok(false);
+        }
+        let _ = timeout(MAX_PROJECTION_END, projections.wait()).await;
+        Ok(true)
     }
 
     /// Shows that the owner lives, and keeps its lock, which is lost with its session. Says whether another node claims to
@@ -299,4 +316,10 @@ impl Supervisor {
         }
         !successors.is_empty()
     }
+}
+
+/// Whether the storage takes what an owner that stops has decided last. Until it does, the owner stays: open polls are safe with it.
+async fn can_stop(running: &Running) -> bool {
+    let is_confirmed = matches!(timeout(MAX_CONFIRM, running.handle.status()).await, Ok(Ok(_)));
+    is_confirmed && *running.handle.takes_work().borrow()
 }

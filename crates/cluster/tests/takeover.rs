@@ -1,5 +1,7 @@
 //! Nodes of one process on a real PostgreSQL: takeover, handover, and an owner that was replaced.
 
+#[path = "takeover/drain.rs"]
+mod drain;
 #[path = "takeover/timed.rs"]
 mod timed;
 

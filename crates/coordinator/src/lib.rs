@@ -23,7 +23,10 @@ mod waiting;
 
 pub use batch_stats::BatchStats;
 pub use clock::{Clock, wall};
-pub use driver::{EMBEDDED_NODE, Failure, INBOX_REQUESTS, Options, Running, StartError, StartReport, start};
+pub use driver::{
+    EMBEDDED_NODE, Failure, INBOX_REQUESTS, Options, ProjectionsEnded, Running, StartError, StartReport,
+    start,
+};
 pub use engine::{Activity, Liveness, Registered, Registration, Registry, WorkerStatus};
 pub use handle::{
     BoxFuture, Call, CallReply, Consistency, Handle, Inbound, NodeAddress, Notice, NoticeSource, Notices,

@@ -49,8 +49,8 @@ pub trait Projection: Send {
 }
 
 impl ProjectionRunner {
-    /// Follows the ledger until the sender of `durable` is gone and every durable record is applied. Tells `progress` how
-    /// far it has come.
+    /// Follows the ledger until the sender of `durable` is gone and every durable record is applied, or until the runner is
+    /// stopped. Tells `progress` how far it has come.
     pub fn spawn(
         mut self,
         mut durable: watch::Receiver<Position>,
@@ -72,11 +72,16 @@ impl ProjectionRunner {
             if let Err(error) = self.catch_up(target) {
                 let (projection, applied_up_to) = (self.name(), self.applied_up_to().0);
                 tracing::error!(projection, applied_up_to, error, "a projection failed and will retry");
-                if durable.has_changed().is_err() {
-                    return self.save_or_log();
+                let wait = sleep(retries.next().unwrap_or(MAX_RETRY));
+                let ended = async { while durable.changed().await.is_ok() {} };
+                tokio::select! {
+                    biased;
+                    () = ended => return self.save_or_log(),
+                    () = wait => continue,
                 }
-                sleep(retries.next().unwrap_or(MAX_RETRY)).await;
-                continue;
+            }
+            if self.is_stopped() {
+                return self.save_or_log();
             }
             retries = self::retries();
             progress.send_replace(self.applied_up_to());

@@ -6,6 +6,7 @@
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use authority::{Position, State};
 use ledger::{Error, HistoryRecord, Hold, ProjectionOffsets, Reader, record};
@@ -30,6 +31,8 @@ pub struct ProjectionRunner {
     /// The offset that a start would find.
     saved: Position,
     hold: Box<dyn Hold>,
+    /// Set when another owner continues the projection.
+    stop: Arc<AtomicBool>,
 }
 
 impl ProjectionRunner {
@@ -95,7 +98,17 @@ impl ProjectionRunner {
             applied_up_to: saved,
             saved,
             hold,
+            stop: Arc::default(),
         })
+    }
+
+    /// Lets the runner end with the record that it is applying, once this is set.
+    pub(crate) fn stopped_by(self, stop: Arc<AtomicBool>) -> ProjectionRunner {
+        ProjectionRunner { stop, ..self }
+    }
+
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Acquire)
     }
 
     pub fn name(&self) -> &str {
@@ -120,7 +133,11 @@ impl ProjectionRunner {
         let mut applied = Ok(());
         let read = reader.read(self.applied_up_to.next(), target, &mut |position, bytes| {
             applied = self.apply(position, bytes);
-            if applied.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            if applied.is_ok() && !self.is_stopped() {
+                ControlFlow::Continue(())
+            } else {
+                ControlFlow::Break(())
+            }
         });
         read.map_err(|error| error.to_string())?;
         applied

@@ -2,6 +2,7 @@
 
 mod support;
 
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 
 use authority::State;
@@ -131,5 +132,62 @@ async fn a_projection_that_begins_with_the_state_gets_every_later_record_and_has
         running.stop().await.unwrap();
         assert_eq!(*counts.lock().unwrap(), expected);
         assert!(!dir.path().join("effects").join("counter").exists());
+    }
+}
+
+/// Writes down the positions it was shown, and waits with each until it may go on, as for a server that hangs.
+struct Hanging {
+    seen: Sender<u64>,
+    may_go_on: Receiver<()>,
+}
+
+impl Projection for Hanging {
+    fn name(&self) -> &str {
+        "hanging"
+    }
+
+    fn apply(&mut self, record: &HistoryRecord, _: &dyn HistoryReader) -> Result<(), String> {
+        self.seen.send(record.position.0).map_err(|error| error.to_string())?;
+        self.may_go_on.recv().map_err(|error| error.to_string())
+    }
+}
+
+/// A handover waited for a projection whose server hung, and there was no owner meanwhile.
+#[tokio::test]
+async fn a_handover_waits_for_no_projection_which_ends_with_its_record_and_continues_at_the_next_owner() {
+    let dir = tempfile::tempdir().unwrap();
+    let (sender, seen) = channel();
+    let (go_on, may_go_on) = channel();
+    let mut options = Options::default();
+    options.projections.push(Box::new(Hanging { seen: sender, may_go_on }));
+    let running = coordinator::start(storage(dir.path()), options).unwrap();
+    for id in 1..5 {
+        running.handle.submit(submit(id, "q")).await.unwrap();
+    }
+    assert_eq!(seen.recv(), Ok(1));
+    let projections = running.hand_over(std::future::pending()).await.unwrap();
+    go_on.send(()).unwrap();
+    projections.wait().await;
+    assert!(seen.try_recv().is_err(), "the next owner has the other records");
+
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let mut options = Options::default();
+    let recorder = Recorder { seen: seen.clone(), fail_once_at: None };
+    options.projections.push(Box::new(Renamed(recorder, "hanging")));
+    let running = coordinator::start(storage(dir.path()), options).unwrap();
+    running.stop().await.unwrap();
+    assert_eq!(seen.lock().unwrap().first(), Some(&2));
+}
+
+/// A projection under another name.
+struct Renamed(Recorder, &'static str);
+
+impl Projection for Renamed {
+    fn name(&self) -> &str {
+        self.1
+    }
+
+    fn apply(&mut self, record: &HistoryRecord, history: &dyn HistoryReader) -> Result<(), String> {
+        self.0.apply(record, history)
     }
 }

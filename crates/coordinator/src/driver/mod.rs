@@ -8,7 +8,7 @@ mod ledger_thread;
 mod snapshots;
 mod start;
 
-pub use start::{EMBEDDED_NODE, Options, Running, StartError, StartReport, start};
+pub use start::{EMBEDDED_NODE, Options, ProjectionsEnded, Running, StartError, StartReport, start};
 pub(crate) use start::{Recovered, start_with};
 
 use std::collections::VecDeque;
@@ -69,8 +69,18 @@ impl From<AppendError> for Failure {
 enum Wake {
     Ledger(Option<LedgerEvent>),
     Requests(usize),
-    Stop,
+    Stop(Stop),
     Due,
+}
+
+/// What the driver was asked to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Stop {
+    No,
+    /// Stop when everything that was decided is durable, however long the storage takes.
+    WhenDurable,
+    /// The same, and fail when the storage does not answer.
+    Now,
 }
 
 struct Driver {
@@ -83,7 +93,7 @@ struct Driver {
     ledger: LedgerThread,
     events: mpsc::UnboundedReceiver<LedgerEvent>,
     snapshots: Snapshots,
-    shutdown: watch::Receiver<bool>,
+    shutdown: watch::Receiver<Stop>,
     /// The newest durable position, for projections.
     durable: watch::Sender<Position>,
     /// The receipt of the newest request that was decided.
@@ -116,7 +126,7 @@ impl Driver {
 
     async fn serve(&mut self) -> Result<(), Failure> {
         let mut requests = Vec::with_capacity(TAKE_REQUESTS);
-        let (mut stopping, mut open) = (false, true);
+        let (mut asked, mut open) = (Stop::No, true);
         loop {
             // Before the requests, which may depend on what the disk has said.
             while let Ok(event) = self.events.try_recv() {
@@ -128,10 +138,11 @@ impl Driver {
             if self.step() || self.can_decide() {
                 continue;
             }
-            if !open && self.pending.is_empty() && (!self.in_flight || self.held) {
+            let gives_up = asked == Stop::Now;
+            if !open && self.pending.is_empty() && (!self.in_flight || (self.held && gives_up)) {
                 return self.check_held();
             }
-            if stopping && self.ledger.may_wait_forever() && self.is_stalled() {
+            if gives_up && self.ledger.may_wait_forever() && self.is_stalled() {
                 return Err(Failure::Ledger(
                     "the storage does not answer, and what was decided last may not be recorded".into(),
                 ));
@@ -144,7 +155,9 @@ impl Driver {
                 biased;
                 event = self.events.recv() => Wake::Ledger(event),
                 // Before the requests: under load there is always one more of them.
-                _ = self.shutdown.wait_for(|stop| *stop), if !stopping => Wake::Stop,
+                stop = self.shutdown.wait_for(|stop| *stop > asked), if !gives_up => {
+                    Wake::Stop(stop.map_or(Stop::Now, |stop| *stop))
+                }
                 taken = self.inbox.recv_many(&mut requests, TAKE_REQUESTS), if take => Wake::Requests(taken),
                 () = tokio::time::sleep(due) => Wake::Due,
             };
@@ -155,8 +168,8 @@ impl Driver {
                 Wake::Requests(0) => open = false,
                 Wake::Requests(_) => self.pending.extend(requests.drain(..)),
                 Wake::Due => {}
-                Wake::Stop => {
-                    stopping = true;
+                Wake::Stop(stop) => {
+                    asked = stop;
                     self.inbox.close();
                     self.engine.end_polls();
                 }

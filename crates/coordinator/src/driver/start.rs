@@ -1,8 +1,10 @@
 //! Starts a coordinator: restore, replay, take over, expire, and only then serve.
 
 use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use authority::command::TakeOver;
@@ -12,7 +14,7 @@ use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
 use super::ledger_thread;
 use super::snapshots::{SNAPSHOT_AFTER_BYTES, SnapshotThread, Snapshots};
-use super::{Driver, Failure, INBOX_REQUESTS};
+use super::{Driver, Failure, INBOX_REQUESTS, Stop};
 use crate::clock::Clock;
 use crate::engine::{DiskSpace, Engine};
 use crate::handle::{Handle, INBOX_KIB, Local, WAITING_KIB};
@@ -111,8 +113,12 @@ pub enum StartError {
 pub struct Running {
     pub handle: Handle,
     pub report: StartReport,
-    stop: watch::Sender<bool>,
+    stop: watch::Sender<Stop>,
+    /// Resolves when the ledger is closed.
     ended: oneshot::Receiver<Result<(), Failure>>,
+    /// Lets projections end with the record that they are applying.
+    stop_projections: Arc<AtomicBool>,
+    projections_ended: ProjectionsEnded,
     /// How far each projection has come.
     projections: Vec<watch::Receiver<Position>>,
     /// The newest record that was found at the start.
@@ -143,12 +149,45 @@ impl Running {
         }
     }
 
-    /// Stops: no more requests, what was decided becomes durable and is answered, the lock is given back.
+    /// Stops: no more requests, what was decided becomes durable and is answered, the projections get it, the lock is given back.
+    /// Fails when the storage does not answer.
     pub async fn stop(self) -> Result<(), Failure> {
-        let _ = self.stop.send(true);
-        self.ended
-            .await
-            .unwrap_or_else(|_| Err(Failure::Ledger("the coordinator's thread ended in a panic".into())))
+        let _ = self.stop.send(Stop::Now);
+        let ended = ended(self.ended).await;
+        self.projections_ended.wait().await;
+        ended
+    }
+
+    /// Stops for the next owner: no more requests, and what was decided becomes durable and is answered, however long the
+    /// storage takes until `give_up` resolves. Projections are not waited for: the next owner continues them from their offsets.
+    pub async fn hand_over(self, give_up: impl Future<Output = ()>) -> Result<ProjectionsEnded, Failure> {
+        self.stop_projections.store(true, Ordering::Release);
+        let _ = self.stop.send(Stop::WhenDurable);
+        let mut ended = pin!(ended(self.ended));
+        let result = tokio::select! {
+            result = &mut ended => result,
+            () = give_up => {
+                let _ = self.stop.send(Stop::Now);
+                ended.await
+            }
+        };
+        result.map(|()| self.projections_ended)
+    }
+}
+
+async fn ended(ended: oneshot::Receiver<Result<(), Failure>>) -> Result<(), Failure> {
+    ended.await.unwrap_or_else(|_| Err(Failure::Ledger("the coordinator's thread ended in a panic".into())))
+}
+
+/// The projections of a coordinator that has stopped: each ends with the record that it applies.
+#[derive(Debug)]
+pub struct ProjectionsEnded(oneshot::Receiver<()>);
+
+impl ProjectionsEnded {
+    /// Waits until no projection writes any more.
+    pub async fn wait(self) {
+        // The sender is dropped when the last one has ended.
+        let _ = self.0.await;
     }
 }
 
@@ -209,7 +248,7 @@ pub(crate) fn start_with(
     let (ledger, ledger_thread) = ledger_thread::spawn(ledger, events_sender, snapshots.clone())?;
     let (inbox_sender, inbox) = mpsc::channel(INBOX_REQUESTS);
     let waiting = Waiting::default();
-    let (stop, shutdown) = watch::channel(false);
+    let (stop, shutdown) = watch::channel(Stop::No);
     let metrics = options.metrics;
     let (takes_work, takes_work_changes) = watch::channel(true);
     let (durable, durable_positions) = watch::channel(state.position());
@@ -237,13 +276,15 @@ pub(crate) fn start_with(
         driver.engine.confirm_answers();
     }
     driver.engine.collect_changes(wanted);
+    let stop_projections = Arc::new(AtomicBool::new(false));
     let runners = options
         .projections
         .into_iter()
         .map(|projection| {
             let (offsets, reader) = (offsets.clone(), reader.clone());
             let runner =
-                ProjectionRunner::open_with(projection, offsets, epoch, reader, driver.engine.state())?;
+                ProjectionRunner::open_with(projection, offsets, epoch, reader, driver.engine.state())?
+                    .stopped_by(stop_projections.clone());
             let (progress, applied) = watch::channel(runner.applied_up_to());
             Ok(((runner, progress), applied))
         })
@@ -252,11 +293,12 @@ pub(crate) fn start_with(
     let followed = durable_positions.clone();
     let registry = driver.engine.registry().clone();
     let (ended_sender, ended) = oneshot::channel();
+    let (projections_running, projections_ended) = oneshot::channel();
     let (ready_sender, ready) = std::sync::mpsc::channel();
     let take_over = TakeOver { node: options.node.as_str().into(), audit_head: options.audit_head };
     std::thread::Builder::new().name("lessor-writer".into()).spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
-        let mut threads = vec![ledger_thread, snapshot_thread];
+        let mut projection_threads = Vec::new();
         let result = match runtime {
             Err(error) => Err(Failure::Ledger(error.to_string())),
             Ok(runtime) => runtime.block_on(async {
@@ -267,16 +309,18 @@ pub(crate) fn start_with(
                 // Only an owner runs projections.
                 for (runner, progress) in runners {
                     let spawned = runner.spawn(followed.clone(), progress);
-                    threads.push(spawned.map_err(|error| Failure::Ledger(error.to_string()))?);
+                    projection_threads.push(spawned.map_err(|error| Failure::Ledger(error.to_string()))?);
                 }
                 drop(followed);
                 driver.run().await
             }),
         };
-        // The driver is gone, so these threads end. When all have ended, the ledger is closed and no thread of this
-        // coordinator touches the storage any more.
-        threads.into_iter().for_each(|thread| drop(thread.join()));
+        // The driver is gone, so these threads end, and the ledger is closed.
+        [ledger_thread, snapshot_thread].into_iter().for_each(|thread| drop(thread.join()));
         let _ = ended_sender.send(result);
+        // When these have ended, no thread of this coordinator touches the storage any more.
+        projection_threads.into_iter().for_each(|thread| drop(thread.join()));
+        drop::<oneshot::Sender<()>>(projections_running);
     })?;
     let epoch =
         ready.recv().map_err(|_| Failure::Ledger("the coordinator's thread ended in a panic".into()))??;
@@ -296,7 +340,8 @@ pub(crate) fn start_with(
     });
     let took = replay_took + began.elapsed();
     let report = StartReport { snapshot, replayed, replay_took, took, tasks, epoch };
-    Ok(Running { handle, report, stop, ended, projections, found })
+    let projections_ended = ProjectionsEnded(projections_ended);
+    Ok(Running { handle, report, stop, ended, stop_projections, projections_ended, projections, found })
 }
 
 impl Driver {

@@ -1,0 +1,57 @@
+//! A node that leaves while something else goes wrong.
+
+use super::*;
+
+/// Keeps every append waiting, and lets reads go on, until its session is ended.
+const STALL: &str = "BEGIN; LOCK TABLE lessor.batch IN SHARE ROW EXCLUSIVE MODE; SELECT pg_sleep(1000)";
+const STALLED: &str = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'BEGIN; LOCK TABLE lessor.batch%' \
+                       AND wait_event = 'PgSleep'";
+const GO_ON: &str = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'BEGIN; LOCK TABLE lessor.batch%' \
+                     AND datname = current_database()";
+
+/// The handover failed after two seconds without an answer of the database, and the process ended with its open polls.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_drain_while_the_database_stalls_holds_polls_and_hands_over_when_it_goes_on() {
+    let url = test_servers::postgres::shared().create_database();
+    let nodes = Nodes::on(&url);
+    let a = nodes.start("a", Duration::from_secs(3_600));
+    a.handle.submit(task(1)).await.unwrap();
+    let b = nodes.start("b", Duration::from_secs(3_600));
+    b.handle.submit(task(2)).await.unwrap();
+    for _ in 0..2 {
+        a.handle.lease(poll(), Duration::ZERO).await.unwrap().remove(0);
+    }
+    let waiting = tokio::spawn({
+        let handle = a.handle.clone();
+        async move { handle.lease(poll(), Duration::from_secs(60)).await }
+    });
+    let stalling = url.clone();
+    let stall = std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(test_servers::postgres::try_execute(&stalling, STALL)).unwrap_err();
+    });
+    while execute(&url, STALLED) != [["1"]] {}
+    let submitting = tokio::spawn({
+        let handle = a.handle.clone();
+        async move { handle.submit(task(3)).await }
+    });
+    let mut takes_work = a.handle.takes_work();
+    takes_work.wait_for(|takes_work| !takes_work).await.unwrap();
+    a.phase.send_replace(Phase::Drain);
+    // The owner goes on to look whether it can hand over.
+    let mut membership = Membership::new(nodes.database("test"));
+    let is_draining = |row: &postgres::NodeRow| row.node == "a" && row.is_draining;
+    while !membership.list().await.unwrap().0.iter().any(is_draining) {}
+    assert!(!a.task.is_finished() && !waiting.is_finished());
+
+    execute(&url, GO_ON);
+    stall.join().unwrap();
+    submitting.await.unwrap().unwrap();
+    let leased = waiting.await.unwrap().unwrap();
+    assert_eq!(leased[0].task, TaskId(3), "the poll was answered over the same connection");
+    nodes.owned_by("b").await;
+    for node in [a, b] {
+        node.phase.send_replace(Phase::End);
+        node.task.await.unwrap().unwrap();
+    }
+}
