@@ -3,7 +3,7 @@
 use tokio_postgres::Row;
 
 use super::connection::{NODE, READER, Session};
-use super::schema::{Cluster, RECORD_FORMAT, read_cluster};
+use super::schema::{Cluster, RECORD_FORMAT, read_known_cluster};
 use super::{Error, Server};
 
 /// The content of a database, for those who set it up.
@@ -34,7 +34,7 @@ pub struct Node {
 pub fn describe(server: &Server) -> Result<Description, crate::Error> {
     run(async {
         let session = Session::connect(server).await?;
-        let cluster = read_cluster(&session.client).await?;
+        let cluster = read_known_cluster(&session.client).await?;
         let settings = "SELECT current_setting('server_version'), current_setting('synchronous_standby_names'), format \
                         FROM lessor.cluster";
         let row = session.client.query_one(settings, &[]).await?;
@@ -65,7 +65,7 @@ pub fn connected_nodes(server: &Server) -> Result<u64, crate::Error> {
 pub fn replace_key(server: &Server, old: [u8; 16], new: [u8; 16]) -> Result<(), crate::Error> {
     run(async {
         let mut session = Session::connect(server).await?;
-        read_cluster(&session.client).await?.check_key(old)?;
+        read_known_cluster(&session.client).await?.check_key(old)?;
         let transaction = session.client.transaction().await?;
         let sql = "UPDATE lessor.cluster SET key_print = $2 WHERE key_print = $1";
         let changed = transaction.execute(sql, &[&&old[..], &&new[..]]).await?;
@@ -100,7 +100,7 @@ pub fn finalize(server: &Server, key_print: [u8; 16]) -> Result<Finalized, crate
     let format = RECORD_FORMAT as u32;
     run(async {
         let mut session = Session::connect(server).await?;
-        read_cluster(&session.client).await?.check_key(key_print)?;
+        read_known_cluster(&session.client).await?.check_key(key_print)?;
         let transaction = session.client.transaction().await?;
         let sql = "SELECT format FROM lessor.cluster FOR UPDATE";
         if transaction.query_one(sql, &[]).await?.get::<_, i32>(0) == RECORD_FORMAT {

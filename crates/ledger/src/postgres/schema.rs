@@ -7,8 +7,11 @@ use super::connection::Session;
 use super::{Error, Server};
 use crate::{ClusterId, Link, Position};
 
-/// The version of the schema that this software uses. Migrations go forward only, and never rewrite `batch`.
-pub const SCHEMA_VERSION: i32 = 1;
+/// The version of the schema that this software uses.
+pub const SCHEMA_VERSION: i32 = 1 + MIGRATIONS.len() as i32;
+/// The first one makes version 2 of version 1. Migrations go forward only, never rewrite `batch`, and only add: nodes of earlier versions
+/// run on, and can be started again. A migration that they cannot use raises `usable_from`.
+const MIGRATIONS: [&str; 1] = [include_str!("migrations/2.sql")];
 /// The newest record format that this software reads and writes.
 pub(super) const RECORD_FORMAT: i32 = 1;
 /// The most shards of a cluster: task ids hold 12 bits of the shard.
@@ -104,8 +107,9 @@ pub(super) async fn has_cluster(client: &impl GenericClient) -> Result<bool, Err
     Ok(client.query_one("SELECT EXISTS (SELECT 1 FROM lessor.cluster)", &[]).await?.get(0))
 }
 
-/// Reads which cluster the database belongs to, and refuses one that this software does not understand.
-pub(super) async fn read_cluster(client: &Client) -> Result<Cluster, Error> {
+/// Reads which cluster the database belongs to, and refuses records that this software does not understand. A schema that was
+/// migrated while this process runs is none of its concern.
+pub(super) async fn read_cluster(client: &impl GenericClient) -> Result<Cluster, Error> {
     if !has_schema(client).await? {
         return Err(Error::NotInitialized);
     }
@@ -114,13 +118,68 @@ pub(super) async fn read_cluster(client: &Client) -> Result<Cluster, Error> {
         .await?
         .ok_or(Error::Incomplete)?;
     let (schema, format): (i32, i32) = (row.get("schema_version"), row.get("format"));
-    if schema != SCHEMA_VERSION || format > RECORD_FORMAT {
-        return Err(Error::Refused(format!(
-            "the database has schema {schema} and record format {format}, this software uses schema \
-             {SCHEMA_VERSION} and reads formats up to {RECORD_FORMAT}; use the version of Lessor that the other nodes use"
-        )));
+    if format > RECORD_FORMAT {
+        return Err(too_new(schema, format));
     }
     let Link(id) = link(row.get("id"))?;
     let Link(key_print) = link(row.get("key_print"))?;
     Ok(Cluster { id: ClusterId(id), shards: row.get::<_, i32>("shards") as u32, key_print })
+}
+
+/// The same, and refuses a schema of newer software that this software cannot use.
+pub(super) async fn read_known_cluster(client: &impl GenericClient) -> Result<Cluster, Error> {
+    let cluster = read_cluster(client).await?;
+    let (schema, format) = versions(client).await?;
+    if schema > SCHEMA_VERSION {
+        let sql = "SELECT usable_from FROM lessor.cluster";
+        if client.query_one(sql, &[]).await?.get::<_, i32>(0) > SCHEMA_VERSION {
+            return Err(too_new(schema, format));
+        }
+    }
+    Ok(cluster)
+}
+
+/// The same, and refuses a schema that was not migrated.
+pub(super) async fn read_current_cluster(client: &impl GenericClient) -> Result<Cluster, Error> {
+    let cluster = read_known_cluster(client).await?;
+    let (schema, _) = versions(client).await?;
+    if schema < SCHEMA_VERSION {
+        return Err(Error::Refused(format!(
+            "the database has schema {schema}, this software uses schema {SCHEMA_VERSION}; start a node of this version, which \
+             migrates the database"
+        )));
+    }
+    Ok(cluster)
+}
+
+async fn versions(client: &impl GenericClient) -> Result<(i32, i32), Error> {
+    let row = client.query_one("SELECT schema_version, format FROM lessor.cluster", &[]).await?;
+    Ok((row.get(0), row.get(1)))
+}
+
+fn too_new(schema: i32, format: i32) -> Error {
+    Error::Refused(format!(
+        "the database has schema {schema} and record format {format}, this software uses schema \
+         {SCHEMA_VERSION} and reads formats up to {RECORD_FORMAT}; use the version of Lessor that the other nodes use"
+    ))
+}
+
+/// Brings the schema of a cluster with this key to the version of this software. One node does it, all others wait for that.
+pub(super) async fn migrate(client: &mut Client, key_print: [u8; 16]) -> Result<Cluster, Error> {
+    read_cluster(client).await?.check_key(key_print)?;
+    if versions(client).await?.0 < SCHEMA_VERSION {
+        let transaction = client.transaction().await?;
+        transaction.execute("SELECT pg_advisory_xact_lock($1)", &[&SCHEMA_LOCK]).await?;
+        // Other nodes wait behind a lock that this one waits for: less than makes them suspect the owner.
+        transaction.batch_execute("SET LOCAL lock_timeout = '2s'").await?;
+        let (found, _) = versions(&transaction).await?;
+        for (version, migration) in (2..).zip(MIGRATIONS).filter(|(version, _)| *version > found) {
+            transaction.batch_execute(migration).await?;
+            tracing::info!(version, "the schema of the database was migrated");
+        }
+        let sql = "UPDATE lessor.cluster SET schema_version = $1 WHERE schema_version < $1";
+        transaction.execute(sql, &[&SCHEMA_VERSION]).await?;
+        transaction.commit().await?;
+    }
+    read_current_cluster(client).await
 }

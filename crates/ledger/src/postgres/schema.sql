@@ -1,4 +1,4 @@
--- The schema of the PostgreSQL backend, version 1.
+-- The schema of the PostgreSQL backend, in the version of `SCHEMA_VERSION`. Whoever changes it adds a migration.
 
 CREATE SCHEMA lessor;
 
@@ -8,6 +8,8 @@ CREATE TABLE lessor.cluster (
     shards int NOT NULL,
     -- The version of this schema.
     schema_version int NOT NULL,
+    -- The oldest version whose software can use this schema.
+    usable_from int NOT NULL DEFAULT 2,
     -- The record format that nodes may write.
     format int NOT NULL,
     -- A fingerprint of the cluster key; a node with another key is refused.

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::runtime::Runtime;
 
 use super::connection::{READER, Session};
-use super::schema::{Cluster, read_cluster};
+use super::schema::{Cluster, migrate, read_cluster, read_current_cluster};
 use super::tables::Context;
 use super::{Error, Options, Server};
 use crate::Position;
@@ -33,10 +33,13 @@ struct Inner {
 }
 
 impl Database {
-    /// Connects, and checks that the database belongs to this cluster.
+    /// Connects, checks that the database belongs to this cluster, and migrates its schema.
     pub fn connect(server: Server, options: Options) -> Result<Database, Error> {
-        let database = Database::open(server, options, known_cluster)?;
-        database.cluster().check_key(database.options().key_print)?;
+        let key_print = options.key_print;
+        let database = Database::open(server, options, move |mut session| async move {
+            let cluster = migrate(&mut session.client, key_print).await?;
+            Ok((session, cluster))
+        })?;
         database.check_shard()?;
         Ok(database)
     }
@@ -220,7 +223,7 @@ impl Drop for Inner {
 }
 
 async fn known_cluster(session: Session) -> Result<(Session, Cluster), Error> {
-    let cluster = read_cluster(&session.client).await?;
+    let cluster = read_current_cluster(&session.client).await?;
     Ok((session, cluster))
 }
 

@@ -44,10 +44,10 @@ fn a_cluster_is_initialized_once() {
 
 #[test]
 fn c20_a_database_of_newer_software_is_refused_with_both_versions() {
-    for column in ["schema_version", "format"] {
+    for newer in ["schema_version = 7, usable_from = 7", "format = 7"] {
         let url = shared().create_database();
         postgres::initialize(&server(&url), CLUSTER).unwrap();
-        execute(&url, &format!("UPDATE lessor.cluster SET {column} = 7"));
+        execute(&url, &format!("UPDATE lessor.cluster SET {newer}"));
         let refused = postgres::open(server(&url), database_options("a")).err().unwrap();
         assert_eq!(refused.kind(), ErrorKind::Refused);
         assert!(refused.to_string().contains('7') && refused.to_string().contains('1'), "{refused}");

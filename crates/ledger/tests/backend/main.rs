@@ -6,6 +6,7 @@ mod database_failures;
 mod database_setup;
 mod fencing;
 mod membership;
+mod migrations;
 mod offsets;
 mod readers;
 mod recovery;
