@@ -22,7 +22,6 @@ const EXCLUDED: &[(&str, &str)] = &[
     ("push_config::the_ledger_has_no_secret_of_a_target_in_clear", "it reads the files of a ledger"),
     ("full_store::a5_readers_are_bounded_and_those_that_take_nothing_are_let_go", BOUND),
     ("uploads::i15_only_so_many_uploads_are_decompressed_at_one_time", BOUND),
-    ("operations::r42_pages_of_operations_are_bounded_also_within_a_task", MERGED),
     ("trees::i9_a_tree_of_too_many_directories_is_refused_by_both", "200,000 lookups, one after the other"),
     ("full_store::what_an_execution_needs_is_not_evicted_until_it_is_over", "a content server has no pins"),
     ("uploads::n16_an_interrupted_upload_goes_on_where_it_stands_and_nowhere_else", UPLOADS),
@@ -40,7 +39,6 @@ const EXCLUDED: &[(&str, &str)] = &[
 const CONNECTIONS: &str = "connections are counted on each node";
 const STOPPED: &str = "the coordinator is stopped, which is a pause in a cluster";
 const BOUND: &str = "the bound is that of one process";
-const MERGED: &str = "equal executions through different nodes are not always merged";
 const UPLOADS: &str =
     "an upload that was cut off goes on at the node that has its beginning, and begins anew at others";
 const REFUSED: &str = "only the node that refused a completion knows of it";

@@ -304,6 +304,7 @@ impl Config {
                 .capabilities
                 .action_cache_update_enabled
                 .unwrap_or_else(|| self.server.address.ip().is_loopback() || self.auth.mode == Mode::Keys),
+            is_content_shared: self.storage.url.is_some(),
             worker_grace: Duration::from_secs(self.execution.scheduler.worker_grace_seconds),
             max_upload_bytes_per_lease: self.execution.scheduler.max_upload_mib_per_lease << 20,
             ..server::reapi::Settings::default()

@@ -83,6 +83,8 @@ pub struct Settings {
     pub exec_enabled: bool,
     /// Whether clients may put results into the action cache. Whoever may, decides what others get for an action.
     pub allow_uploads: bool,
+    /// Whether all nodes of a cluster have the same blobs and results, so that one of them may join the executions of another.
+    pub is_content_shared: bool,
     /// How long an execution may wait while no registered worker could run it.
     pub worker_grace: Duration,
     /// Longest timeout of an action.
@@ -96,6 +98,7 @@ impl Default for Settings {
         Settings {
             exec_enabled: true,
             allow_uploads: true,
+            is_content_shared: false,
             worker_grace: Duration::from_secs(60),
             max_action_timeout: Duration::from_secs(24 * 60 * 60),
             max_upload_bytes_per_lease: DEFAULT_UPLOAD_BYTES_PER_LEASE,

@@ -90,7 +90,7 @@ impl Served {
     }
 
     pub(crate) async fn channel(&self) -> Channel {
-        Endpoint::from_shared(format!("http://{}", self.address)).unwrap().connect().await.unwrap()
+        nodes::channel(self.address).await
     }
 
     /// A channel whose calls come from another address of this machine.

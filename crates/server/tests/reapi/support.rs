@@ -25,7 +25,7 @@ use tempfile::TempDir;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
-use tonic::transport::{Channel, Endpoint};
+use tonic::transport::Channel;
 use tonic::{Status, Streaming};
 use tonic_types::StatusExt;
 use wire::grpc::worker_scheduler_client::WorkerSchedulerClient;
@@ -160,7 +160,7 @@ impl Served {
     }
 
     pub(crate) async fn channel(&self) -> Channel {
-        Endpoint::from_shared(format!("http://{}", self.address)).unwrap().connect().await.unwrap()
+        nodes::channel(self.address).await
     }
 
     pub(crate) async fn cas(&self) -> ContentAddressableStorageClient<Channel> {
@@ -398,7 +398,7 @@ fn contents(
             blobs: Arc::new(StallingBlobs { inner: limited, gate: setup.gate.clone() }),
             action_cache: results.clone(),
             results: Results::new(results),
-            settings: setup.settings,
+            settings: Settings { is_content_shared: server.is_some(), ..setup.settings },
             instances: server::reapi::Instances::default(),
         });
     }

@@ -19,12 +19,15 @@ use server::{App, Drained, Limits, Listener};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::oneshot;
 use tokio::task::{JoinHandle, JoinSet, spawn_blocking};
+use tonic::transport::{Channel, Endpoint};
 
 const KEY: &[u8] = b"the key of a cluster, which has 32 bytes at least";
 const CLUSTER: postgres::Cluster =
     postgres::Cluster { id: ClusterId([1; 16]), shards: 1, key_print: [9; 16] };
 const TEMPLATE: &str = "nodes";
 const BACKLOG: u32 = 1_024;
+/// The connections of a channel: so many that they seldom lead to one node.
+const CONNECTIONS: usize = 6;
 
 tokio::task_local! {
     static THROUGH_AN_EDGE: ();
@@ -55,6 +58,16 @@ pub(crate) fn count() -> usize {
 pub(crate) fn http_client() -> reqwest::Client {
     let idle = if are_several() { 0 } else { usize::MAX };
     reqwest::Client::builder().no_proxy().pool_max_idle_per_host(idle).build().unwrap()
+}
+
+/// A channel of gRPC. With several nodes each call of it may be answered by any of them.
+pub(crate) async fn channel(address: SocketAddr) -> Channel {
+    let endpoint = Endpoint::from_shared(format!("http://{address}")).unwrap();
+    if are_several() {
+        Channel::balance_list(std::iter::repeat_n(endpoint, CONNECTIONS))
+    } else {
+        endpoint.connect().await.unwrap()
+    }
 }
 
 /// Opens the ledger of a directory, a new one if there is none.

@@ -2,15 +2,16 @@
 
 use std::sync::Arc;
 
-use authority::command::SubmitTask;
-use authority::{QueueKey, Scope};
+use authority::command::{AttachOperation, SubmitTask};
+use authority::{QueueKey, Scope, TaskId};
 use blobs::{Digest, Serve};
 use execution::{EXECUTION_QUEUE, ExecutionPayload, Origin, action, command, digest};
 use tonic::{Request, Status};
 
 use super::follow::{self, OperationStream};
+use super::in_flight::Submission;
 use super::pins::PinGuard;
-use super::{inputs, operation, operation_name, platform};
+use super::{inputs, operation, operation_name, platform, shared_key};
 use crate::convert::{ids, request_metadata};
 use crate::edge::auth::Caller;
 use crate::reapi::capabilities::PRIORITIES;
@@ -142,7 +143,7 @@ fn timeout_ms(reapi: &Reapi, action: &Action) -> Result<u64, Status> {
 
 enum Begun {
     /// The operation that waits for a task.
-    Task(authority::TaskId, Arc<str>),
+    Task(TaskId, Arc<str>),
     /// An equal execution completed since the cache was asked.
     Cached(Box<ActionResult>),
 }
@@ -188,7 +189,7 @@ async fn begin(
             .unwrap_or_default(),
     };
     let payload = payload.encode()?;
-    let submit = SubmitTask {
+    let mut submit = SubmitTask {
         id: task,
         queue: Arc::new(QueueKey { scope: scope.clone(), name: Arc::from(EXECUTION_QUEUE) }),
         payload: Arc::from(payload),
@@ -198,6 +199,59 @@ async fn begin(
         options: None,
         operation: Some(operation.clone()),
     };
+    let mut held = held;
+    if may_join && reapi.content.settings.is_content_shared {
+        match begin_once(reapi, &submit, digest, held, named).await? {
+            Once::Begun(begun) => return Ok(begun),
+            Once::Unnamed(still_held) => held = still_held,
+        }
+    }
+    submit.options = None;
     reapi.executions.in_flight.begin(submit, digest, !action.do_not_cache, held).await?;
     Ok(Begun::Task(task, operation))
+}
+
+enum Once {
+    Begun(Begun),
+    /// No key can be given to the execution.
+    Unnamed(Option<PinGuard>),
+}
+
+/// Submits a task unless an equal execution was submitted through another node; then joins that one, or takes its result.
+async fn begin_once(
+    reapi: &Reapi,
+    submit: &SubmitTask,
+    digest: &Digest,
+    mut held: Option<PinGuard>,
+    named: impl Fn(TaskId) -> Result<Arc<str>, Status>,
+) -> Result<Once, Status> {
+    let (in_flight, scope) = (&reapi.executions.in_flight, &submit.queue.scope);
+    let mut previous = None;
+    for _ in 0..=shared_key::MAX_EARLIER_EXECUTIONS {
+        let submit = SubmitTask { options: Some(shared_key::options(digest, previous)), ..submit.clone() };
+        let equal = match in_flight.begin(submit.clone(), digest, true, held).await? {
+            Submission::Begun => {
+                let operation = submit.operation.unwrap_or_default();
+                return Ok(Once::Begun(Begun::Task(submit.id, operation)));
+            }
+            Submission::Equal(equal, still_held) => {
+                held = still_held;
+                equal.task
+            }
+            Submission::KeyTaken(held) => return Ok(Once::Unnamed(held)),
+        };
+        let operation = named(equal.id)?;
+        let attach = AttachOperation { scope: scope.clone(), task: equal.id, operation: operation.clone() };
+        if in_flight.join_existing(&equal, attach).await? {
+            return Ok(Once::Begun(Begun::Task(equal.id, operation)));
+        }
+        let store = reapi.store(scope)?;
+        if let Some(result) =
+            reapi.content.results.look_again(&store, scope, digest, Serve::Committed).await?
+        {
+            return Ok(Once::Begun(Begun::Cached(Box::new(result))));
+        }
+        previous = Some(equal.id);
+    }
+    Ok(Once::Unnamed(held))
 }

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use authority::command::{AttachAnswer, AttachOperation, KillTask, SubmitAnswer, SubmitTask};
 use authority::limits::MAX_PAGE;
-use authority::{Phase, Position, Properties, QueueKey, Scope, TaskId, TaskState};
+use authority::{Phase, Position, Properties, QueueKey, Scope, Task, TaskId, TaskState, TaskView};
 use backon::{BackoffBuilder, ExponentialBuilder};
 use blobs::{Digest, DigestFunction};
 use coordinator::{Handle, TaskDetail, Unavailable, WaitCondition};
@@ -112,7 +112,7 @@ impl InFlightExecutions {
             .is_some_and(|detail| !detail.view.task.is_final() && detail.view.task.cancel.is_none());
         if !open {
             if let Some(detail) = &detail {
-                self.cache(scope, detail).await;
+                self.cache(scope, &detail.view.task).await;
             }
             self.forget(&key, task);
             return Ok(None);
@@ -125,6 +125,21 @@ impl InFlightExecutions {
         }
     }
 
+    /// Attaches a new operation to an execution that was submitted through another node, if the execution is not over. If it
+    /// is, its result is in the action cache afterwards.
+    pub(crate) async fn join_existing(
+        &self,
+        task: &Task,
+        operation: AttachOperation,
+    ) -> Result<bool, Status> {
+        if task.is_final() || task.cancel.is_some() {
+            self.cache(&operation.scope, task).await;
+            return Ok(false);
+        }
+        let answer = self.0.handle.attach(operation).await.map_err(Problem::from)?;
+        Ok(answer == AttachAnswer::Done)
+    }
+
     /// Submits an execution of an action. Later clients may join it if `may_join` says so.
     pub(crate) async fn begin(
         &self,
@@ -132,7 +147,8 @@ impl InFlightExecutions {
         action: &Digest,
         may_join: bool,
         held: Option<PinGuard>,
-    ) -> Result<(), Status> {
+    ) -> Result<Submission, Status> {
+        let id = submit.id;
         let (scope, properties) = (submit.queue.scope.clone(), submit.properties.clone());
         let in_use = self.0.limits.take(Limit::Executions, &scope.tenant)?;
         // First, because a worker may report before the answer is here.
@@ -140,8 +156,20 @@ impl InFlightExecutions {
         let begun = Begun { digest: may_join.then_some(*action), entry, properties, held };
         let mut submitted = Submitted { in_flight: self.clone(), scope, begun: Some(begun) };
         let refused = match self.0.handle.submit(submit).await.map_err(Problem::from) {
-            Ok(SubmitAnswer::Created(_) | SubmitAnswer::Existing(_)) => return Ok(()),
-            Ok(SubmitAnswer::DedupConflict(_)) => Status::internal("the id of a new task was taken"),
+            Ok(SubmitAnswer::Created(_)) => return Ok(Submission::Begun),
+            Ok(SubmitAnswer::Existing(view)) if view.task.id == id => return Ok(Submission::Begun),
+            Ok(SubmitAnswer::Existing(view)) => {
+                let held = submitted.begun.take().and_then(|begun| begun.held);
+                return Ok(Submission::Equal(view, held));
+            }
+            Ok(SubmitAnswer::DedupConflict(task)) if task == id => {
+                Status::internal("the id of a new task was taken")
+            }
+            // A client has given the key to a task of its own.
+            Ok(SubmitAnswer::DedupConflict(_)) => {
+                let held = submitted.begun.take().and_then(|begun| begun.held);
+                return Ok(Submission::KeyTaken(held));
+            }
             Ok(SubmitAnswer::Refused(why)) => Problem::from(why).into(),
             // The task may exist nevertheless.
             Err(problem) => return Err(problem.into()),
@@ -168,7 +196,7 @@ impl InFlightExecutions {
             let _held = held.await;
             // Until its result is cached, an equal execution finds it here.
             if let Some(over) = in_flight.until_over(&scope, task, &properties).await {
-                in_flight.cache(&scope, &over).await;
+                in_flight.cache(&scope, &over.view.task).await;
             }
             if let Some(key) = key {
                 in_flight.forget(&key, task);
@@ -178,10 +206,9 @@ impl InFlightExecutions {
     }
 
     /// Writes the result of a completed execution to the action cache, which its projection may not have done yet.
-    async fn cache(&self, scope: &Scope, over: &TaskDetail) {
-        if let Err(why) = self.0.results.keep(scope, &over.view.task).await {
-            let task = over.view.task.id;
-            tracing::warn!(%task, why = why.message(), "a result is not in the action cache yet");
+    async fn cache(&self, scope: &Scope, over: &Task) {
+        if let Err(why) = self.0.results.keep(scope, over).await {
+            tracing::warn!(task = %over.id, why = why.message(), "a result is not in the action cache yet");
         }
     }
 
@@ -384,6 +411,14 @@ impl Drop for ExecutionEntry {
     fn drop(&mut self) {
         self.in_flight.executions().remove(&self.task);
     }
+}
+
+/// What became of an execution that was submitted.
+pub(crate) enum Submission {
+    Begun,
+    /// The key of the execution belongs to this one; the inputs are still pinned.
+    Equal(Box<TaskView>, Option<PinGuard>),
+    KeyTaken(Option<PinGuard>),
 }
 
 /// What is kept of an execution that was submitted.

@@ -11,6 +11,7 @@ mod output_check;
 pub(super) mod outputs;
 mod pins;
 mod platform;
+mod shared_key;
 
 pub(super) use in_flight::InFlightExecutions;
 pub(super) use output_check::{is_live, to_problem};
