@@ -21,9 +21,9 @@ const USER_AGENT: &str = concat!("lessor-conformance/", env!("CARGO_PKG_VERSION"
 #[derive(Clone, Debug, clap::Args)]
 #[group(skip)]
 pub struct Options {
-    /// The URL of the coordinator.
+    /// The URL of the coordinator, or the URLs of its nodes. Each request goes to any of them.
     #[arg(skip)]
-    pub url: String,
+    pub urls: Vec<String>,
 
     /// The tenant to act for
     #[arg(long, value_name = "NAME", env = "LESSOR_TENANT", default_value = DEFAULT_SCOPE_NAME)]
@@ -53,7 +53,7 @@ pub struct Options {
 impl Options {
     pub fn new(url: impl Into<String>) -> Options {
         Options {
-            url: url.into(),
+            urls: vec![url.into()],
             tenant: DEFAULT_SCOPE_NAME.to_owned(),
             workspace: DEFAULT_SCOPE_NAME.to_owned(),
             instance: String::new(),
@@ -74,32 +74,63 @@ pub struct Unreachable {
 
 pub struct Subject {
     pub(crate) options: Options,
-    http: HttpClient,
-    channel: Channel,
+    nodes: Vec<Node>,
     /// A random part of all names of this run.
     run: String,
     names: AtomicU32,
     target: OnceCell<Result<Target, String>>,
 }
 
-impl Subject {
-    /// Connects to the coordinator. Fails only if no server answers at all.
-    pub async fn connect(options: Options) -> Result<Subject, Unreachable> {
-        let options = Options { url: options.url.trim_end_matches('/').to_owned(), ..options };
-        let unreachable = |why: String| Unreachable { url: options.url.clone(), why };
-        let http = HttpClient::new(&options.url, USER_AGENT, TIMEOUTS);
+/// One server of the coordinator.
+struct Node {
+    http: HttpClient,
+    channel: Channel,
+}
+
+impl Node {
+    async fn connect(url: &str) -> Result<Node, Unreachable> {
+        let url = url.trim_end_matches('/');
+        let unreachable = |why: String| Unreachable { url: url.to_owned(), why };
+        let http = HttpClient::new(url, USER_AGENT, TIMEOUTS);
         let http = http.map_err(|error| unreachable(error.to_string()))?;
-        let endpoint = grpc::endpoint(&options.url, TIMEOUTS);
+        let endpoint = grpc::endpoint(url, TIMEOUTS);
         let endpoint = endpoint.map_err(|error| unreachable(error.to_string()))?;
         // A server of gRPC alone need not understand HTTP/1.
         if let Err(error) = http.build(&HttpRequest::get("")).send().await {
             endpoint.connect().await.map_err(|_| unreachable(innermost(&error)))?;
         }
-        let channel = endpoint.connect_lazy();
+        Ok(Node { http, channel: endpoint.connect_lazy() })
+    }
+}
+
+impl Subject {
+    /// Connects to the coordinator. Fails only if no server answers at one of its URLs.
+    ///
+    /// # Panics
+    ///
+    /// Panics if there is no URL.
+    pub async fn connect(options: Options) -> Result<Subject, Unreachable> {
+        assert!(!options.urls.is_empty(), "a coordinator has a URL");
+        let mut nodes = Vec::new();
+        for url in &options.urls {
+            nodes.push(Node::connect(url).await?);
+        }
         let mut random = [0; 6];
-        getrandom::fill(&mut random).map_err(|error| unreachable(error.to_string()))?;
+        getrandom::fill(&mut random)
+            .map_err(|error| Unreachable { url: options.urls[0].clone(), why: error.to_string() })?;
         let run = HEXLOWER.encode(&random);
-        Ok(Subject { options, http, channel, run, names: AtomicU32::new(0), target: OnceCell::new() })
+        Ok(Subject { options, nodes, run, names: AtomicU32::new(0), target: OnceCell::new() })
+    }
+
+    /// The node of the next request.
+    fn node(&self) -> &Node {
+        let random = getrandom::u32().unwrap_or_default();
+        &self.nodes[random as usize % self.nodes.len()]
+    }
+
+    /// The base URL of the next request.
+    pub(crate) fn url(&self) -> &str {
+        self.node().http.base_url()
     }
 
     /// A unique name of a queue, a worker or a key.
@@ -116,8 +147,9 @@ impl Subject {
         self.name("worker")
     }
 
+    /// The channel of the next call.
     pub(crate) fn channel(&self) -> Channel {
-        self.channel.clone()
+        self.node().channel.clone()
     }
 
     /// The push target, which listens from the first call on.
@@ -144,7 +176,8 @@ impl Subject {
 
     /// A request in the run's tenant and workspace.
     pub(crate) fn scoped(&self, request: &HttpRequest) -> RequestBuilder {
-        self.http
+        self.node()
+            .http
             .build(request)
             .header(TENANT_HEADER, &self.options.tenant)
             .header(WORKSPACE_HEADER, &self.options.workspace)
@@ -152,7 +185,7 @@ impl Subject {
 
     /// A request that names no tenant and no workspace.
     pub(crate) fn unscoped(&self, method: Method, url: &str) -> RequestBuilder {
-        self.http.build_to(method, url)
+        self.nodes[0].http.build_to(method, url)
     }
 
     /// Makes a call in the run's tenant and workspace.
@@ -184,7 +217,8 @@ impl Subject {
         let lost = |error: reqwest::Error| {
             Finding::broken(format!("{call} was not answered: {}", innermost(&error)))
         };
-        let HttpResponse { status, headers, text: raw } = self.http.send(request).await.map_err(lost)?;
+        let HttpResponse { status, headers, text: raw } =
+            self.nodes[0].http.send(request).await.map_err(lost)?;
         let body = serde_json::from_str(&raw).unwrap_or_default();
         Ok(Answer { call, status, headers, body, raw })
     }

@@ -20,7 +20,8 @@ use crate::exit;
 #[command(after_help = "Examples:\n  lessor conformance --contract claim\n  \
     lessor conformance --url http://coordinator:8980 --contract native,grpc --json\n  \
     lessor conformance --contract callback --only S1-22,S1-31\n  \
-    lessor conformance --contract reapi --url grpc://executor:8980 --instance main\n  lessor conformance --list --contract grpc\n\n\
+    lessor conformance --contract reapi --url grpc://executor:8980 --instance main\n  \
+    lessor conformance --contract native,claim --url http://node-1:8980 --url http://node-2:8980\n  lessor conformance --list --contract grpc\n\n\
     The coordinator need not be Lessor and need not be empty: all queues of a run have unique names. The queues \
     remain after the run, without push targets.\n\n\
     If a contract cannot submit, cancel or show a task, or configure a queue, the suite uses the native \
@@ -46,10 +47,10 @@ pub(crate) struct Options {
     #[arg(long)]
     json: bool,
 
-    /// The coordinator to check
-    #[arg(long, value_name = "URL", env = "LESSOR_URL")]
+    /// The coordinator to check; for a cluster, once for each node: every request goes to a random one
+    #[arg(long, value_name = "URL", env = "LESSOR_URL", value_delimiter = ',')]
     #[arg(default_value = "http://127.0.0.1:8980", value_parser = parse_subject_url)]
-    url: Url,
+    url: Vec<Url>,
 
     #[command(flatten)]
     subject: conformance::Options,
@@ -78,8 +79,8 @@ pub(crate) async fn run(options: &Options) -> Result<ExitCode> {
         }
         return Ok(ExitCode::SUCCESS);
     }
-    let url = options.url.to_string();
-    let subject = Subject::connect(conformance::Options { url, ..options.subject.clone() });
+    let urls = options.url.iter().map(Url::to_string).collect();
+    let subject = Subject::connect(conformance::Options { urls, ..options.subject.clone() });
     let subject = Arc::new(subject.await.context("nothing was checked")?);
     let mut failed = 0;
     for (contract, checks) in chosen {

@@ -14,25 +14,10 @@ mod support;
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
 use serde_json::json;
+use support::cluster::{configured, serve};
 use support::{Ran, Server, lessor};
-use tempfile::TempDir;
-
-/// A directory with this configuration in it, in which `DIR` stands for the directory.
-fn configured(text: &str) -> TempDir {
-    let dir = tempfile::tempdir().unwrap();
-    let text = text.replace("DIR", dir.path().to_str().unwrap());
-    fs::write(dir.path().join("lessor.toml"), text).unwrap();
-    dir
-}
-
-fn serve(dir: &Path, arguments: &[&str]) -> Command {
-    let mut command = lessor(&["serve"]);
-    command.args(arguments).arg("--config").arg(dir.join("lessor.toml"));
-    command
-}
 
 fn check(dir: &Path, arguments: &[&str]) -> Ran {
     Ran::from(lessor(&["check-config"]).args(arguments).arg(dir.join("lessor.toml")).output().unwrap())

@@ -78,7 +78,7 @@ async fn other_tenant(subject: &Subject) -> Result<(), Finding> {
     let worker = Worker::register(subject).await?;
     let held = worker.leased(&subject.queue()).await?;
     let report = in_scope(worker.completed(&held, "1"), &subject.name("tenant"), &subject.options.workspace);
-    let answer = worker.client.clone().update_task_status(report).await;
+    let answer = super::client(subject).update_task_status(report).await;
     refused("a report in another tenant", answer, &[Code::PermissionDenied, Code::NotFound])?;
     committed(&worker.send(worker.completed(&held, "1")).await?, TaskState::Completed)
 }

@@ -42,13 +42,12 @@ const WAIT_S: i64 = 10;
 /// A worker that is registered.
 struct Worker<'a> {
     subject: &'a Subject,
-    client: Client,
     id: String,
 }
 
 impl<'a> Worker<'a> {
     async fn register(subject: &'a Subject) -> Result<Worker<'a>, Finding> {
-        let worker = Worker { subject, client: client(subject), id: subject.worker() };
+        let worker = Worker { subject, id: subject.worker() };
         worker.register_as(worker.registration()).await?;
         Ok(worker)
     }
@@ -58,7 +57,7 @@ impl<'a> Worker<'a> {
     }
 
     async fn register_as(&self, registration: RegisterWorkerRequest) -> Result<(), Finding> {
-        let answer = self.client.clone().register_worker(scoped(self.subject, registration)).await;
+        let answer = client(self.subject).register_worker(scoped(self.subject, registration)).await;
         done("RegisterWorker", answer).map(|_| ())
     }
 
@@ -68,7 +67,7 @@ impl<'a> Worker<'a> {
     }
 
     async fn poll(&self, poll: LeaseTaskRequest) -> Result<Vec<LeasedTask>, Finding> {
-        let answer = self.client.clone().lease_task(scoped(self.subject, poll)).await;
+        let answer = client(self.subject).lease_task(scoped(self.subject, poll)).await;
         done("LeaseTask", answer).map(|answer| answer.tasks)
     }
 
@@ -118,7 +117,7 @@ impl<'a> Worker<'a> {
         &self,
         update: UpdateTaskStatusRequest,
     ) -> Result<Response<UpdateTaskStatusResponse>, Status> {
-        self.client.clone().update_task_status(scoped(self.subject, update)).await
+        client(self.subject).update_task_status(scoped(self.subject, update)).await
     }
 
     fn beat(&self) -> HeartbeatRequest {
@@ -126,7 +125,7 @@ impl<'a> Worker<'a> {
     }
 
     async fn heartbeat(&self, beat: HeartbeatRequest) -> Result<HeartbeatResponse, Finding> {
-        let answer = self.client.clone().report_heartbeat(scoped(self.subject, beat)).await;
+        let answer = client(self.subject).report_heartbeat(scoped(self.subject, beat)).await;
         done("ReportHeartbeat", answer)
     }
 }

@@ -166,7 +166,7 @@ impl<'a> Planned<'a> {
     }
 
     async fn task(&self, task: &str) -> Result<Answer, Finding> {
-        let url = format!("{}/v1/tasks/{task}", self.subject.options.url);
+        let url = format!("{}/v1/tasks/{task}", self.subject.url());
         let request = self.subject.unscoped(reqwest::Method::GET, &url);
         let request = request.header(wire::TENANT_HEADER, &self.subject.options.tenant);
         let answer = self.subject.send(request.header(wire::WORKSPACE_HEADER, &self.workspace)).await?;

@@ -69,7 +69,7 @@ async fn known(subject: &Subject, worker: &str) -> Result<Answer, Finding> {
 }
 
 async fn kept(subject: &Subject) -> Result<(), Finding> {
-    let worker = Worker { subject, client: client(subject), id: subject.worker() };
+    let worker = Worker { subject, id: subject.worker() };
     let resources = ResourceLimits { cpu_cores: 3.5, memory_bytes: 1 << 33, disk_bytes: 1 << 40 };
     let request = RegisterWorkerRequest {
         capabilities: Some(WorkerCapabilities { max_concurrent_executions: 4, resources: Some(resources) }),
@@ -127,7 +127,7 @@ async fn replaced(subject: &Subject) -> Result<(), Finding> {
 }
 
 async fn unregistered(subject: &Subject) -> Result<(), Finding> {
-    let worker = Worker { subject, client: client(subject), id: subject.worker() };
+    let worker = Worker { subject, id: subject.worker() };
     let queue = subject.queue();
     submit(subject, task(&queue)).await?;
     let poll = LeaseTaskRequest { timeout_seconds: 1, ..worker.ask(&queue) };

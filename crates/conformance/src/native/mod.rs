@@ -163,7 +163,7 @@ fn forged(id: &str) -> String {
 
 /// A report in another tenant's name.
 async fn as_tenant(subject: &Subject, tenant: &str, path: &str, body: &Value) -> Result<Answer, Finding> {
-    let url = format!("{}{path}", subject.options.url);
+    let url = format!("{}{path}", subject.url());
     let request = subject.unscoped(Method::POST, &url).header(wire::TENANT_HEADER, tenant);
     subject.send(request.json(body)).await
 }

@@ -1,6 +1,8 @@
 //! `lessor conformance` as its users run it.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde_json::{Value, json};
 
@@ -74,6 +76,26 @@ async fn what_is_broken_is_named_with_what_was_said_and_ends_with_1() {
     }
     let broken: Vec<Value> = lines(&objects).into_iter().filter(|line| line["outcome"] == "FAIL").collect();
     assert!(!broken.is_empty() && broken.iter().all(|line| line["reason"].is_string()), "{objects:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_requests_of_a_run_are_spread_over_all_urls() {
+    let server = server();
+    let counts = [(); 3].map(|()| Arc::new(AtomicU32::new(0)));
+    let mut arguments = vec!["conformance".to_owned(), "--contract=claim".to_owned()];
+    for count in counts.clone() {
+        let counted = move |_: &mutant::Call, _: &mut mutant::Reply| {
+            count.fetch_add(1, Ordering::Relaxed);
+        };
+        arguments.push(format!("--url={}", mutant::start(&server.url(), counted).await));
+    }
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let run = |arguments: &[&str]| tokio::task::block_in_place(|| lessor(arguments).output().unwrap());
+    Ran::from(run(&arguments)).ok();
+    let counts = counts.map(|count| count.load(Ordering::Relaxed));
+    assert!(counts.iter().all(|count| *count > 10), "{counts:?}");
+    let one_silent = [&arguments[..], &["--url", "http://127.0.0.1:1"]].concat();
+    Ran::from(run(&one_silent)).fails(1, &["no server answers at http://127.0.0.1:1"]);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use axum::http::StatusCode;
 use axum::{Json, Router};
-use conformance::{Contract, Options, Subject};
+use conformance::{Contract, Options, Outcome, Subject};
 use serde_json::json;
 use tokio::net::TcpListener;
 
@@ -13,7 +13,7 @@ use crate::support::Server;
 use crate::{all_passed, failed, mutant, outcomes, quick_server, server};
 
 /// What is checked of each contract. A number that is lost from the suite is missed here.
-fn covered(contract: Contract) -> BTreeSet<String> {
+pub(crate) fn covered(contract: Contract) -> BTreeSet<String> {
     let span = |prefix: &str, numbers: &[u32]| -> Vec<String> {
         numbers.iter().map(|number| format!("{prefix}-{number}")).collect()
     };
@@ -47,9 +47,12 @@ async fn keeps(contract: Contract) {
 async fn keeps_at(server: &Server, contract: Contract) {
     let outcomes = outcomes(&server.url(), contract, &[]).await;
     all_passed(&outcomes);
-    let numbers: BTreeSet<String> =
-        outcomes.iter().flat_map(|outcome| outcome.check.numbers).map(|number| number.to_string()).collect();
-    assert_eq!(numbers, covered(contract));
+    assert_eq!(numbers(&outcomes), covered(contract));
+}
+
+/// The numbers that were checked.
+pub(crate) fn numbers(outcomes: &[Outcome]) -> BTreeSet<String> {
+    outcomes.iter().flat_map(|outcome| outcome.check.numbers).map(|number| number.to_string()).collect()
 }
 
 #[tokio::test]

@@ -7,6 +7,7 @@ mod broken_grpc;
 mod broken_native;
 mod broken_reapi;
 mod broken_reports;
+mod cluster;
 mod command;
 mod conforming;
 mod grpc_mutant;
@@ -45,7 +46,12 @@ fn quick_server() -> Server {
 
 /// Runs the checks of a contract, or those about some numbers.
 async fn outcomes(url: &str, contract: Contract, only: &[&str]) -> Vec<Outcome> {
-    let subject = Subject::connect(Options::new(url)).await.unwrap();
+    outcomes_of(Options::new(url), contract, only).await
+}
+
+/// The same with these options.
+async fn outcomes_of(options: Options, contract: Contract, only: &[&str]) -> Vec<Outcome> {
+    let subject = Subject::connect(options).await.unwrap();
     let only: Vec<String> = only.iter().map(|number| number.to_string()).collect();
     let checks = contract.checks().into_iter().filter(|check| check.is_about(&only)).collect();
     conformance::run(Arc::new(subject), checks, |_| ()).await

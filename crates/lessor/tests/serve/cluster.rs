@@ -4,52 +4,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
-use tempfile::TempDir;
-use test_servers::postgres::{execute, shared};
+use test_servers::postgres::execute;
 
-use crate::postgres::{initialized, node_named};
 use crate::serve;
+use crate::support::cluster::Cluster;
 use crate::support::{Ran, Server, lessor};
 
 /// Ends all other sessions with the database.
 const CUT: &str = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
                    WHERE datname = current_database() AND pid <> pg_backend_pid()";
 
-/// The nodes of a cluster by name.
-pub(crate) struct Cluster {
-    pub url: String,
-    pub nodes: Vec<(String, Server)>,
-}
-
 impl Cluster {
-    pub(crate) fn start(names: &[&str]) -> Cluster {
-        Cluster::start_with(names, "")
-    }
-
-    /// The same, with more keys of the table `cluster`, which is the last one of the file.
-    pub(crate) fn start_with(names: &[&str], keys: &str) -> Cluster {
-        Cluster::start_on(shared().create_database(), names, keys)
-    }
-
-    /// The same on this database.
-    pub(crate) fn start_on(url: String, names: &[&str], keys: &str) -> Cluster {
-        let directories: Vec<TempDir> = names.iter().map(|name| node_named(name, &url)).collect();
-        for directory in &directories {
-            let file = directory.path().join("lessor.toml");
-            std::fs::write(&file, std::fs::read_to_string(&file).unwrap() + keys).unwrap();
-        }
-        let directories = initialized(directories);
-        let nodes = std::thread::scope(|scope| {
-            let start = |(name, dir): (&&str, TempDir)| {
-                let name = name.to_string();
-                scope.spawn(move || (name, Server::start_by(serve(dir.path(), &[]), dir)))
-            };
-            let starting: Vec<_> = names.iter().zip(directories).map(start).collect();
-            starting.into_iter().map(|thread| thread.join().unwrap()).collect()
-        });
-        Cluster { url, nodes }
-    }
-
     /// The position after the last record.
     fn ledger_end(&self) -> u64 {
         execute(&self.url, "SELECT max(next) FROM lessor.batch")[0][0].parse().unwrap()
@@ -59,17 +24,6 @@ impl Cluster {
     fn lose_from(&self, first: u64) {
         execute(&self.url, &format!("DELETE FROM lessor.batch WHERE first >= {first}"));
         execute(&self.url, CUT);
-    }
-
-    pub(crate) fn owner(&self) -> String {
-        execute(&self.url, "SELECT node FROM lessor.shard_owner")[0][0].clone()
-    }
-
-    /// Takes the owner out.
-    pub(crate) fn take_owner(&mut self) -> Server {
-        let owner = self.owner();
-        let at = self.nodes.iter().position(|(name, _)| *name == owner).unwrap();
-        self.nodes.remove(at).1
     }
 
     /// Submits through all nodes at once while something happens, and returns how many tasks there are then. No submit

@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use test_servers::postgres::execute;
 
-use crate::cluster::Cluster;
+use crate::serve;
+use crate::support::cluster::{Cluster, node_named};
 use crate::support::{Ran, Server, lessor};
-use crate::{postgres, serve};
 
 const PATIENCE: Duration = Duration::from_secs(120);
 const POLLS: u64 = 200;
@@ -198,7 +198,7 @@ fn connect_once(address: &str) {
 fn a_second_node_with_the_name_of_a_living_one_is_refused() {
     let cluster = Cluster::start(&["a"]);
     let first = &cluster.nodes[0].1;
-    let dir = postgres::node_named("a", &cluster.url);
+    let dir = node_named("a", &cluster.url);
     std::fs::copy(first.data().with_file_name("cluster.key"), dir.path().join("cluster.key")).unwrap();
     let second = Ran::from(serve(dir.path(), &[]).output().unwrap());
     assert_eq!(second.code, 1, "{second:?}");

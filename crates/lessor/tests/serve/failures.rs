@@ -8,11 +8,9 @@ use tempfile::TempDir;
 use test_servers::network::Network;
 use test_servers::postgres::{Postgres, execute, shared};
 
-use crate::cluster::Cluster;
-use crate::configured;
-use crate::postgres::initialized;
-use crate::serve;
 use crate::support::Server;
+use crate::support::cluster::{Cluster, initialized};
+use crate::{configured, serve};
 
 /// So long that nothing in these tests is decided by it.
 const NEVER_MS: u32 = 600_000;

@@ -9,8 +9,9 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use test_servers::postgres::{execute, shared};
 
+use crate::support::cluster::node_named;
 use crate::support::{Ran, Server, lessor};
-use crate::{check, configured, serve};
+use crate::{check, serve};
 
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -27,35 +28,6 @@ fn node_on(url: &str) -> TempDir {
     let file = dir.path().join("lessor.toml");
     fs::write(&file, fs::read_to_string(&file).unwrap() + "drain_s = 1\n").unwrap();
     dir
-}
-
-pub(crate) fn node_named(name: &str, url: &str) -> TempDir {
-    configured(&format!(
-        r#"
-[server]
-address = "127.0.0.1:0"
-[data]
-dir = "DIR/data"
-[ledger]
-backend = "postgres"
-[postgres]
-url = "{url}"
-unsafe_no_sync = true
-[cluster]
-node = "{name}"
-key_file = "DIR/cluster.key"
-"#
-    ))
-}
-
-/// Creates a cluster with the first of these configurations, and gives its key to all others.
-pub(crate) fn initialized(directories: Vec<TempDir>) -> Vec<TempDir> {
-    let first = directories[0].path();
-    cluster(first, &["init"]).ok();
-    for other in &directories[1..] {
-        fs::copy(first.join("cluster.key"), other.path().join("cluster.key")).unwrap();
-    }
-    directories
 }
 
 fn cluster(dir: &Path, arguments: &[&str]) -> Ran {

@@ -5,7 +5,7 @@ use reqwest::header::HeaderMap;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::cluster::Cluster;
+use crate::support::cluster::Cluster;
 use crate::support::{Server, send_for_headers};
 
 const STALE: (&str, &str) = ("lessor-consistency", "stale");

@@ -10,6 +10,9 @@ use std::time::Duration;
 /// How often the build is looked at while its action is waited for.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
+/// Longest wait for an action.
+const PATIENCE: Duration = Duration::from_secs(120);
+
 pub(crate) struct Gates {
     port: u16,
     arrivals: Receiver<Arrival>,
@@ -60,6 +63,11 @@ impl Gates {
                 Err(_) => {}
             }
         }
+    }
+
+    /// The next action that is at its gate.
+    pub(crate) fn arrival(&self) -> Arrival {
+        self.arrivals.recv_timeout(PATIENCE).expect("no action came to its gate")
     }
 
     /// Whether an action came to its gate that nobody waited for.

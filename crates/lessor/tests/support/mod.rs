@@ -6,6 +6,7 @@
 
 #[path = "../../../server/tests/http/support/certificates.rs"]
 pub(crate) mod certificates;
+pub(crate) mod cluster;
 pub(crate) mod documented;
 pub(crate) mod fake;
 pub(crate) mod gates;
