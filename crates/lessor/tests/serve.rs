@@ -2,6 +2,8 @@
 
 #[path = "serve/cluster.rs"]
 mod cluster;
+#[path = "serve/content_server.rs"]
+mod content_server;
 #[path = "serve/drain.rs"]
 mod drain;
 #[path = "serve/failures.rs"]

@@ -1,5 +1,6 @@
 //! Finds a blob by its hash alone, which the Remote Execution API has no call for: by HEAD, as caches over HTTP answer it.
 
+use std::error::Error;
 use std::io;
 use std::time::Duration;
 
@@ -15,6 +16,7 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use tokio::time::timeout;
 
+use crate::retry::retried;
 use crate::{CONNECT_TIMEOUT, CasError};
 
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(10);
@@ -23,10 +25,12 @@ pub(super) struct HashLookup {
     client: Client<HttpsConnector<HttpConnector>, Empty<Bytes>>,
     url: String,
     authorization: Option<HeaderValue>,
+    /// How long a lookup that fails on the way is repeated.
+    patience: Duration,
 }
 
 impl HashLookup {
-    pub(super) fn new(url: &str, connector: &Connector) -> io::Result<HashLookup> {
+    pub(super) fn new(url: &str, connector: &Connector, patience: Duration) -> io::Result<HashLookup> {
         let http = connector.http(CONNECT_TIMEOUT).map_err(io::Error::other)?;
         let authorization = connector.authorization().map(HeaderValue::try_from).transpose();
         let mut authorization = authorization.map_err(io::Error::other)?;
@@ -34,7 +38,7 @@ impl HashLookup {
             value.set_sensitive(true);
         }
         let client = Client::builder(TokioExecutor::new()).build(http);
-        Ok(HashLookup { client, url: url.trim_end_matches('/').to_owned(), authorization })
+        Ok(HashLookup { client, url: url.trim_end_matches('/').to_owned(), authorization, patience })
     }
 
     /// The digest of the blob with this hash. Caches over HTTP know SHA-256 only.
@@ -47,6 +51,15 @@ impl HashLookup {
         if function != DigestFunction::Sha256 {
             return Ok(None);
         }
+        retried(self.patience, || self.find_once(tenant, function, hash)).await
+    }
+
+    async fn find_once(
+        &self,
+        tenant: &str,
+        function: DigestFunction,
+        hash: Hash,
+    ) -> Result<Option<Digest>, CasError> {
         let mut request = Request::builder()
             .method(Method::HEAD)
             .uri(format!("{}/cas/{hash}", self.url))
@@ -57,7 +70,7 @@ impl HashLookup {
         let request = request.body(Empty::new()).map_err(|error| CasError::Refused(error.to_string()))?;
         let response = match timeout(LOOKUP_TIMEOUT, self.client.request(request)).await {
             Ok(Ok(response)) => response,
-            Ok(Err(error)) => return Err(CasError::Unavailable(error.to_string())),
+            Ok(Err(error)) => return Err(CasError::Unavailable(root_cause(&error))),
             Err(_) => return Err(CasError::Unavailable("it does not answer".to_owned())),
         };
         match response.status() {
@@ -73,4 +86,13 @@ impl HashLookup {
             status => Err(CasError::Refused(format!("it answers {status} to HEAD /cas/{hash}"))),
         }
     }
+}
+
+/// The innermost cause, such as a refused connection, which is the most useful.
+fn root_cause(error: &dyn Error) -> String {
+    let mut cause = error;
+    while let Some(source) = cause.source() {
+        cause = source;
+    }
+    cause.to_string()
 }

@@ -61,7 +61,7 @@ impl ContentServer {
         local: Arc<Local>,
         patience: Duration,
     ) -> io::Result<ContentServer> {
-        let by_hash = HashLookup::new(url, &connector)?;
+        let by_hash = HashLookup::new(url, &connector, patience)?;
         let options = Options { tenant: None, connector, patience };
         let (calls, streams) = (Client::new(url, &options)?, Client::new(url, &options)?);
         Ok(ContentServer(Arc::new(Inner { url: url.to_owned(), calls, streams, by_hash, local })))
