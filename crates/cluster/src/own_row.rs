@@ -37,15 +37,23 @@ pub enum Name {
 pub(crate) struct OwnRow {
     pub standing: watch::Sender<Standing>,
     pub connections: Box<dyn Fn() -> u64 + Send>,
-    /// When the row was written last, and in which phase.
-    written: Option<(Instant, Phase)>,
+    /// Whether this node could take over at once.
+    pub is_hot: bool,
+    /// When the row was written last, in which phase, and whether the node was hot.
+    written: Option<(Instant, Phase, bool)>,
     /// The process that held the name at the first look: its instance, and when it had been seen.
     rival: Option<(i64, i64)>,
 }
 
 impl OwnRow {
     pub(crate) fn new() -> OwnRow {
-        OwnRow { standing: watch::Sender::default(), connections: Box::new(|| 0), written: None, rival: None }
+        OwnRow {
+            standing: watch::Sender::default(),
+            connections: Box::new(|| 0),
+            is_hot: false,
+            written: None,
+            rival: None,
+        }
     }
 
     fn name(&self) -> Name {
@@ -62,7 +70,9 @@ impl OwnRow {
     ) -> Result<(), Failed> {
         let beat = if phase < Phase::Drain { BEAT } else { DRAINING_BEAT };
         match self.written {
-            Some((at, in_phase)) if in_phase == phase && at.elapsed() < beat => Ok(()),
+            Some((at, in_phase, hot)) if (in_phase, hot) == (phase, self.is_hot) && at.elapsed() < beat => {
+                Ok(())
+            }
             _ => self.announce(membership, node, applied_next, phase).await,
         }
     }
@@ -84,10 +94,11 @@ impl OwnRow {
             applied_next,
             is_draining: phase >= Phase::Drain,
             connections: (self.connections)(),
+            is_hot: self.is_hot,
         };
         let takes_name = phase == Phase::Replace && self.name() == Name::Wanted;
         let holder = membership.announce(&about, takes_name).await?;
-        self.written = Some((Instant::now(), phase));
+        self.written = Some((Instant::now(), phase, self.is_hot));
         match (holder, self.name()) {
             (NameHolder::This, _) => self.set_name(Name::Held),
             (NameHolder::Other { address, .. }, Name::Held) => {

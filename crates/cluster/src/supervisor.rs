@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use authority::{Position, Time};
-use coordinator::{Failure, NodeAddress, Options, Peer, Router, Running};
+use coordinator::{Failure, Handle, NodeAddress, Options, Peer, Router, Running};
 use ledger::postgres::{Database, Feed, FeedOptions, Kept, Membership, OwnerRow};
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
@@ -96,6 +96,8 @@ pub struct Supervisor {
     kept: Kept,
     /// The stream of the owner.
     tail: Option<Tail>,
+    /// Whether the server was recorded as one that holds everything that this node, as the owner, knows to be durable.
+    server_is_recorded: bool,
     /// What the list of nodes says about the stream.
     shown_as_fed: Option<bool>,
     /// Since when it leaves the takeover to others.
@@ -140,6 +142,7 @@ impl Supervisor {
             feed: Feed::new(FeedOptions::default()),
             kept: Kept::default(),
             tail: None,
+            server_is_recorded: false,
             shown_as_fed: None,
             yields_since: None,
             told_of_loss: false,
@@ -194,7 +197,7 @@ impl Supervisor {
 
     /// Owns the ledger until another node does, or until the node ends. Says whether it ends.
     async fn lead(&mut self, mut running: Running) -> Result<bool, Error> {
-        let epoch = running.report.epoch;
+        let (epoch, handle) = (running.report.epoch, running.handle.clone());
         let (mut phase, mut ended) = (self.phase.clone(), self.membership.ended());
         let mut standbys = self.feed.standbys();
         let mut news = self.membership.news();
@@ -220,7 +223,7 @@ impl Supervisor {
                 }
                 _ = phase.changed() => {}
                 _ = standbys.changed() => {}
-                is_replaced = self.beat(time, epoch, (&mut ended, &mut news)) => {
+                is_replaced = self.beat((epoch, time), &handle, (&mut ended, &mut news)) => {
                     if is_replaced? {
                         // A read is confirmed first, which shows whether it is true.
                         let _ = timeout(LOOK_TIMEOUT, running.handle.status()).await;
@@ -261,8 +264,8 @@ impl Supervisor {
     /// be the owner.
     async fn beat(
         &mut self,
-        time: Time,
-        epoch: u64,
+        (epoch, time): (u64, Time),
+        handle: &Handle,
         (ended, news): (&mut watch::Receiver<u64>, &mut watch::Receiver<u64>),
     ) -> Result<bool, Error> {
         tokio::select! {
@@ -287,6 +290,11 @@ impl Supervisor {
                 let owner =
                     OwnerRow { node: self.node.name.clone(), address: self.node.address.clone(), epoch };
                 self.membership.record_owner(&owner, "announced late").await?;
+            }
+            self.server_is_recorded &= !self.membership.take_is_new();
+            if !self.server_is_recorded {
+                let durable = handle.durable().next();
+                self.server_is_recorded = self.membership.record_server(epoch, durable).await?;
             }
             Ok(announced > epoch)
         };

@@ -2,6 +2,8 @@
 
 #[path = "takeover/drain.rs"]
 mod drain;
+#[path = "takeover/holdings.rs"]
+mod holdings;
 #[path = "takeover/timed.rs"]
 mod timed;
 

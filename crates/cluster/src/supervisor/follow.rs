@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use authority::{Position, Time};
 use coordinator::{NodeAddress, Standby};
-use ledger::postgres::{self, Observed, PostgresReader, Stream};
+use ledger::postgres::{self, Holding, Observed, PostgresReader, Rival, Stream};
 use ledger::{ErrorKind, RecoveryError};
 use tokio::task::spawn_blocking;
 use tokio::time::{sleep_until, timeout};
@@ -21,8 +21,9 @@ const LOOK: Duration = Duration::from_millis(100);
 const LOOK_WHILE_FED: Duration = Duration::from_millis(500);
 /// The same after the stream of the owner was lost: the server notices a moment later that the session has ended too.
 const LOOK_ALARMED: Duration = Duration::from_millis(20);
-/// A standby that the owner does not feed leaves the takeover to one that it does feed, also when that one has not been seen
-/// for this long.
+/// A standby that is so many records behind takes over almost at once: it applies them in a fraction of a second.
+const MAX_HOT_LAG: u64 = 10_000;
+/// After a failover of the database, a standby that was not seen any more gets this long to say what it holds.
 const YIELD: Duration = Duration::from_secs(3);
 /// One that has not been seen for this long does not come back with what it held.
 const FORGOTTEN: Duration = Duration::from_secs(600);
@@ -46,6 +47,8 @@ impl Supervisor {
                     self.route(&observed);
                     if !self.is_forked && self.may_own().await {
                         standby = self.catch_up(standby, &observed).await?;
+                        self.own_row.is_hot =
+                            standby.is_some() && self.applied_next.0 + MAX_HOT_LAG >= observed.next.0;
                         // A record shows the owner's time as well as its beat does.
                         let seen = standby.as_ref().map_or(Time::ZERO, Standby::time);
                         let epoch = observed.owner.as_ref().map_or(0, |owner| owner.epoch);
@@ -55,7 +58,7 @@ impl Supervisor {
                             self.yields_since = None;
                         }
                         if let Some(why) = suspicion
-                            && self.goes_first(epoch).await
+                            && self.goes_first(&observed).await
                         {
                             let (running, back) = self.take_over(standby.take(), &observed, why).await?;
                             if let Some(running) = running {
@@ -119,31 +122,35 @@ impl Supervisor {
         Ok(Some(standby))
     }
 
-    /// Whether this standby may take over now. One that holds every batch of the owner at `epoch` goes first: others may lack
-    /// some that the database has lost.
-    async fn goes_first(&mut self, epoch: u64) -> bool {
-        if self.holds_all_of(epoch) {
-            return true;
-        }
-        let Ok(Ok(fed)) = timeout(LOOK_TIMEOUT, self.membership.fed_nodes()).await else { return false };
-        let seen = |(_, seen_ms): &(String, u64)| Duration::from_millis(*seen_ms);
-        let mut others = fed.iter().filter(|fed| seen(fed) < FORGOTTEN).peekable();
-        if others.peek().is_none() {
-            return true;
-        }
-        let since = *self.yields_since.get_or_insert_with(Instant::now);
-        others.all(|other| seen(other) >= ALIVE) && since.elapsed() >= YIELD
-    }
-
-    fn holds_all_of(&self, epoch: u64) -> bool {
-        self.kept.stream().borrow().holds_all_of == Some(epoch)
+    /// Whether this standby may take over now. After a failover the database may lack what was answered: the standby that holds most
+    /// appends it again, so it goes first.
+    async fn goes_first(&mut self, observed: &Observed) -> bool {
+        let (holding, knows_more) = (self.kept.holding(), self.kept.known_durable() > observed.next);
+        let membership = &mut self.membership;
+        let rivals = timeout(LOOK_TIMEOUT, async {
+            if !knows_more && membership.is_complete().await? {
+                return Ok(Vec::new());
+            }
+            membership.record_holding(holding).await?;
+            membership.rivals().await
+        });
+        let rivals = match rivals.await {
+            Ok(Ok(rivals)) => rivals,
+            Ok(Err(_)) => return false,
+            Err(_) => {
+                self.membership.hang_up();
+                return false;
+            }
+        };
+        let waited = self.yields_since.get_or_insert_with(Instant::now).elapsed();
+        rivals.iter().all(|rival| lets_pass(rival, holding, waited))
     }
 
     /// Never owns the ledger again, and says why.
     pub(super) fn refuse(&mut self, fork: Fork) {
         fork.report(&self.node.name, self.kept.end(), self.fork_file.as_deref());
         self.router.metrics().set_forked();
-        (self.is_forked, self.tail) = (true, None);
+        (self.is_forked, self.tail, self.own_row.is_hot) = (true, None, false);
         self.router.set_replica(None);
         self.kept.clear();
     }
@@ -156,10 +163,14 @@ impl Supervisor {
             self.own_row.announce_in_time(membership, node, self.applied_next, phase).await?;
             let observed = self.membership.observe().await?;
             let epoch = observed.owner.as_ref().map_or(0, |owner| owner.epoch);
-            let is_fed = phase < Phase::Drain && self.kept.stream().borrow().holds_all_of == Some(epoch);
+            let is_fed = phase < Phase::Drain && self.kept.stream().borrow().fed_by == Some(epoch);
             if self.shown_as_fed != Some(is_fed) {
                 self.membership.set_fed(is_fed).await?;
                 self.shown_as_fed = Some(is_fed);
+            }
+            // The server may be another one now. What this node holds decides who takes over, should the owner be gone too.
+            if self.membership.take_is_new() {
+                self.membership.record_holding(self.kept.holding()).await?;
             }
             Ok(observed)
         });
@@ -287,5 +298,39 @@ impl Supervisor {
             }
             _ => Err(Error::Recovery(error.to_string())),
         }
+    }
+}
+
+/// Whether another node lets one pass that holds this much and has `waited` for the others.
+fn lets_pass(rival: &Rival, holding: Holding, waited: Duration) -> bool {
+    let seen = Duration::from_millis(rival.seen_ms);
+    match rival.holding {
+        Some(other) => other <= holding || seen >= ALIVE,
+        None => seen >= FORGOTTEN || (seen >= ALIVE && waited >= YIELD),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_node_that_holds_most_goes_first_and_one_that_is_silent_is_not_waited_for_without_end() {
+        let holding = |epoch, next| Holding { epoch, next: Position(next) };
+        let rival = |holding, seen: Duration| Rival {
+            node: "b".to_owned(),
+            holding,
+            seen_ms: seen.as_millis() as u64,
+        };
+        let (own, now, long) = (holding(2, 100), Duration::ZERO, YIELD);
+        for (other, passes) in [(holding(2, 100), true), (holding(2, 101), false), (holding(1, 200), true)] {
+            assert_eq!(lets_pass(&rival(Some(other), now), own, now), passes, "{other:?}");
+        }
+        assert!(!lets_pass(&rival(Some(holding(3, 50)), now), own, long), "a later owner has written it");
+        assert!(lets_pass(&rival(Some(holding(3, 50)), ALIVE), own, now), "it is gone");
+        assert!(!lets_pass(&rival(None, now), own, long), "it lives, and has not said what it holds");
+        assert!(!lets_pass(&rival(None, ALIVE), own, now), "it may not have noticed the failover yet");
+        assert!(lets_pass(&rival(None, ALIVE), own, long));
+        assert!(lets_pass(&rival(None, FORGOTTEN), own, now));
     }
 }

@@ -61,7 +61,7 @@ impl Supervisor {
         self.router.own(epoch, &running.handle);
         (self.routed_to, self.tail) = (None, None);
         self.kept.clear();
-        self.shown_as_fed = None;
+        (self.shown_as_fed, self.own_row.is_hot, self.server_is_recorded) = (None, false, false);
         tracing::info!(epoch, took_ms = began.elapsed().as_millis() as u64, "this node owns the ledger");
         let announced = async {
             if is_silent {

@@ -11,6 +11,7 @@ use tokio::sync::watch;
 
 use super::Error;
 use super::batch_row::{BatchRow, Place};
+use super::holdings::Holding;
 use super::recent::{Compared, Recent};
 use crate::{Link, Position, Visit};
 
@@ -35,8 +36,6 @@ impl Default for Shared {
 pub struct Stream {
     /// The epoch of the owner that sends batches, while it does.
     pub fed_by: Option<u64>,
-    /// The epoch of the last owner whose batches this node holds to the end of the stream: no other node holds more.
-    pub holds_all_of: Option<u64>,
     /// The batches before this position are durable, as the owner has said.
     pub durable: Position,
     /// The owner's time when it was last heard, with its epoch.
@@ -73,13 +72,20 @@ impl Kept {
         self.held().recent.as_ref().map(Recent::last)
     }
 
+    /// The last batch that is held.
+    pub fn holding(&self) -> Holding {
+        let held = self.held();
+        let Some(recent) = &held.recent else { return Holding::default() };
+        let epoch = recent.rows().last().map_or(0, |(_, row)| row.epoch as u64);
+        Holding { epoch, next: recent.last().next }
+    }
+
     /// Takes in a batch that the owner appends at this moment. Says whether the batch is held now; it is not when batches before
     /// it are missing.
     pub fn receive(&self, epoch: u64, before: Place, row: BatchRow) -> bool {
         let is_held = self.held().receive(before, row);
         self.0.changes.send_if_modified(|stream| {
             let fed_by = is_held.then_some(epoch);
-            stream.holds_all_of = fed_by;
             std::mem::replace(&mut stream.fed_by, fed_by) != fed_by
         });
         is_held
@@ -91,7 +97,7 @@ impl Kept {
         self.0.changes.send_modify(|stream| {
             (stream.durable, stream.time) = (durable, Some((epoch, time)));
             // A stream that begins at the owner's end begins with this.
-            (stream.fed_by, stream.holds_all_of) = (Some(epoch), Some(epoch));
+            stream.fed_by = Some(epoch);
         });
     }
 
@@ -100,9 +106,6 @@ impl Kept {
         self.0.changes.send_if_modified(|stream| {
             let was_fed = stream.fed_by.take().is_some();
             stream.losses += u64::from(was_fed && is_lost);
-            if !is_lost {
-                stream.holds_all_of = None;
-            }
             was_fed
         });
     }
@@ -276,13 +279,7 @@ mod tests {
         let stream = *kept.stream().borrow();
         assert_eq!(
             stream,
-            Stream {
-                fed_by: Some(1),
-                holds_all_of: Some(1),
-                durable: b.place.next,
-                time: Some((1, time)),
-                losses: 0
-            }
+            Stream { fed_by: Some(1), durable: b.place.next, time: Some((1, time)), losses: 0 }
         );
     }
 
@@ -345,7 +342,7 @@ mod tests {
         assert_eq!(kept.stream().borrow().losses, 0);
         kept.receive(1, origin(), row(origin(), b"a"));
         kept.stream_ended(true);
-        assert_eq!(*kept.stream().borrow(), Stream { losses: 1, holds_all_of: Some(1), ..Stream::default() });
+        assert_eq!(*kept.stream().borrow(), Stream { losses: 1, ..Stream::default() });
     }
 
     #[test]

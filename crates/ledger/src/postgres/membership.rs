@@ -33,11 +33,12 @@ const OBSERVE: &str = "SELECT (SELECT next FROM lessor.batch WHERE shard = $1 OR
 
 /// Writes the row of a node, unless another process holds its name: `$9` takes the name from that process. A process that
 /// was at the same address is gone, and so is one that was not seen for a while.
-const ANNOUNCE: &str = "INSERT INTO lessor.node (node, instance, address, version, format, applied, draining, connections) \
-    VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (node) DO UPDATE SET instance = excluded.instance, \
+const ANNOUNCE: &str = "INSERT INTO lessor.node (node, instance, address, version, format, applied, draining, connections, hot) \
+    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $10) ON CONFLICT (node) DO UPDATE SET instance = excluded.instance, \
     address = excluded.address, version = excluded.version, format = excluded.format, applied = excluded.applied, \
     draining = excluded.draining OR (node.instance = excluded.instance AND node.draining), \
-    fed = node.fed AND node.instance = excluded.instance, connections = excluded.connections, seen = now() \
+    fed = node.fed AND node.instance = excluded.instance, connections = excluded.connections, hot = excluded.hot, \
+    held_on = CASE WHEN node.instance = excluded.instance THEN node.held_on ELSE 0 END, seen = now() \
     WHERE node.instance IN (0, excluded.instance) OR node.address = excluded.address OR $9 \
     OR node.seen < now() - interval '6 seconds'";
 
@@ -47,6 +48,7 @@ pub struct Membership {
     /// This process among those that have, or had, the same name.
     instance: i64,
     session: Option<Session>,
+    is_new: bool,
     /// Counts the news that other nodes have sent.
     news: watch::Sender<u64>,
     /// Counts the sessions that have ended.
@@ -76,6 +78,8 @@ pub struct Announcement {
     pub is_draining: bool,
     /// The connections of clients that are open.
     pub connections: u64,
+    /// Whether it could take over at once.
+    pub is_hot: bool,
 }
 
 /// Who holds the name of a node.
@@ -107,7 +111,7 @@ pub struct NodeRow {
     pub applied_next: Position,
     /// How long ago it was last seen.
     pub seen_ms: u64,
-    /// Whether it holds every batch of the owner, which sends them.
+    /// Whether the owner sends its batches to it.
     pub is_fed: bool,
     /// Whether it leaves.
     pub is_draining: bool,
@@ -129,7 +133,7 @@ impl Membership {
         // The keys of the hasher are random. A positive number is not 0, which stands for nobody.
         let instance = (RandomState::new().hash_one(0_u8) >> 1) as i64 | 1;
         let (news, ended) = (watch::Sender::new(0), watch::Sender::new(0));
-        Membership { database, instance, session: None, news, ended }
+        Membership { database, instance, session: None, is_new: false, news, ended }
     }
 
     /// Changes when another node has something to tell.
@@ -147,13 +151,27 @@ impl Membership {
         self.session = None;
     }
 
+    pub(super) fn shard(&self) -> i32 {
+        self.database.shard()
+    }
+
+    /// The name of this node, and this process among those with the same name.
+    pub(super) fn identity(&self) -> (String, i64) {
+        (self.database.options().node.clone(), self.instance)
+    }
+
+    /// Whether the session is another one than at the last call, and perhaps another server.
+    pub fn take_is_new(&mut self) -> bool {
+        std::mem::take(&mut self.is_new)
+    }
+
     /// Adds this node to the list of nodes, unless another process holds its name and the name is not to be taken from it.
     pub async fn announce(&mut self, about: &Announcement, takes_name: bool) -> Result<NameHolder, Error> {
-        let (node, instance) = (self.database.options().node.clone(), self.instance);
+        let (node, instance) = self.identity();
         let (applied, connections) = (about.applied_next.0 as i64, about.connections as i64);
         let session = self.session().await?;
-        let Announcement { address, version, is_draining, .. } = about;
-        let parameters: [&(dyn ToSql + Sync); 9] = [
+        let Announcement { address, version, is_draining, is_hot, .. } = about;
+        let parameters: [&(dyn ToSql + Sync); 10] = [
             &node,
             &instance,
             address,
@@ -163,6 +181,7 @@ impl Membership {
             is_draining,
             &connections,
             &takes_name,
+            is_hot,
         ];
         if session.client.execute(ANNOUNCE, &parameters).await? > 0 {
             return Ok(NameHolder::This);
@@ -237,30 +256,19 @@ impl Membership {
     /// Says that this node lives, and what time it has as an owner; 0 for a node that owns nothing. False when the row is
     /// missing or belongs to another process.
     pub async fn beat(&mut self, time_ms: u64) -> Result<bool, Error> {
-        let (node, instance) = (self.database.options().node.clone(), self.instance);
+        let (node, instance) = self.identity();
         let session = self.session().await?;
         let sql = "UPDATE lessor.node SET beat = $3, seen = now() WHERE node = $1 AND instance = $2";
         Ok(session.client.execute(sql, &[&node, &instance, &(time_ms as i64)]).await? > 0)
     }
 
-    /// Says whether this node holds every batch of the owner.
+    /// Says whether the owner sends its batches to this node.
     pub async fn set_fed(&mut self, is_fed: bool) -> Result<(), Error> {
-        let (node, instance) = (self.database.options().node.clone(), self.instance);
+        let (node, instance) = self.identity();
         let session = self.session().await?;
         let sql = "UPDATE lessor.node SET fed = $3 WHERE node = $1 AND instance = $2";
         session.client.execute(sql, &[&node, &instance, &is_fed]).await?;
         Ok(())
-    }
-
-    /// The other nodes that stay and hold every batch of the owner, as they have said, and how long ago they were seen in
-    /// milliseconds.
-    pub async fn fed_nodes(&mut self) -> Result<Vec<(String, u64)>, Error> {
-        let instance = self.instance;
-        let session = self.session().await?;
-        let sql = "SELECT node, (extract(epoch FROM now() - seen) * 1000)::int8 FROM lessor.node \
-                   WHERE fed AND NOT draining AND instance <> $1";
-        let rows = session.client.query(sql, &[&instance]).await?;
-        Ok(rows.iter().map(|row| (row.get(0), row.get::<_, i64>(1).max(0) as u64)).collect())
     }
 
     /// Gives the lock back and tells the other nodes, so that one of them takes over at once.
@@ -273,19 +281,19 @@ impl Membership {
 
     /// Removes this node from the list.
     pub async fn leave(&mut self) -> Result<(), Error> {
-        let (node, instance) = (self.database.options().node.clone(), self.instance);
+        let (node, instance) = self.identity();
         let session = self.session().await?;
         let sql = "DELETE FROM lessor.node WHERE node = $1 AND instance IN (0, $2)";
         session.client.execute(sql, &[&node, &instance]).await?;
         notify(&session.client).await
     }
 
-    /// The addresses of the other nodes that live and stay.
+    /// The addresses of the other nodes that could take over at once, and stay.
     pub async fn successors(&mut self) -> Result<Vec<(String, String)>, Error> {
         let instance = self.instance;
         let session = self.session().await?;
-        let sql = "SELECT node, address FROM lessor.node WHERE instance NOT IN (0, $1) AND NOT draining \
-                   AND seen > now() - interval '6 seconds' ORDER BY node";
+        let sql = "SELECT node, address FROM lessor.node WHERE instance NOT IN (0, $1) AND hot \
+                   AND NOT draining AND seen > now() - interval '6 seconds' ORDER BY node";
         let rows = session.client.query(sql, &[&instance]).await?;
         Ok(rows.iter().map(|row| (row.get(0), row.get(1))).collect())
     }
@@ -330,7 +338,7 @@ impl Membership {
     }
 
     /// The open session, or a new one when there is none or it broke. With the session an owner's lock is lost.
-    async fn session(&mut self) -> Result<&Session, Error> {
+    pub(super) async fn session(&mut self) -> Result<&Session, Error> {
         if self.session.as_ref().is_some_and(|session| session.client.is_closed()) {
             self.session = None;
         }
@@ -345,7 +353,7 @@ impl Membership {
             })
             .await?;
             session.client.batch_execute(&format!("LISTEN {CHANNEL}")).await?;
-            self.session = Some(session);
+            (self.session, self.is_new) = (Some(session), true);
         }
         self.session.as_ref().ok_or(Error::Closed)
     }

@@ -75,8 +75,14 @@ CREATE TABLE lessor.node (
     format int NOT NULL DEFAULT 1,
     -- The position of the record that a standby applies next.
     applied int8 NOT NULL DEFAULT 0,
-    -- Whether a standby holds every batch that the owner has sent.
+    -- Whether the owner sends its batches to the node.
     fed bool NOT NULL DEFAULT false,
+    -- Whether a standby could take over at once.
+    hot bool NOT NULL DEFAULT false,
+    -- The last batch that a standby holds, and the server on which it has said so.
+    held_epoch int8 NOT NULL DEFAULT 0,
+    held int8 NOT NULL DEFAULT 0,
+    held_on int8 NOT NULL DEFAULT 0,
     -- The time of an owner when it last said that it lives.
     beat int8 NOT NULL DEFAULT 0,
     -- The node leaves: it owns nothing while a node lives that stays. An operator sets it to make the node leave.
@@ -93,5 +99,7 @@ CREATE TABLE lessor.shard_owner (
     address text NOT NULL,
     epoch int8 NOT NULL,
     reason text NOT NULL,
-    since timestamptz NOT NULL DEFAULT now()
+    since timestamptz NOT NULL DEFAULT now(),
+    -- The server that held everything which an owner knew to be durable, by the time of its start.
+    server int8 NOT NULL DEFAULT 0
 );

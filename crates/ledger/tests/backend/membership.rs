@@ -29,6 +29,7 @@ fn a_node_sees_the_owner_its_lock_its_beat_and_the_end_of_the_ledger() {
             applied_next: Position(3),
             is_draining: false,
             connections: 0,
+            is_hot: false,
         };
         assert_eq!(a.announce(&about, false).await.unwrap(), NameHolder::This);
         let nobody = b.observe().await.unwrap();
