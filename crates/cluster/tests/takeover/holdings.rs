@@ -1,4 +1,4 @@
-//! Who takes over when the owner dies with its database, and who can take over at all.
+//! The choice of the node that takes over when the owner dies with its database, and of the nodes that a drained owner hands over to.
 
 use std::time::Instant;
 

@@ -1,4 +1,4 @@
-//! Which standby takes over when the database may have lost commits: the one that holds most.
+//! The choice of the standby that takes over when the database may have lost commits: the one that holds most.
 //!
 //! A failover changes the server that answers. The owner records the server on which it has found everything that it knows to be
 //! durable; only what is written after a failover can name the new server, so the failover cannot undo the record
