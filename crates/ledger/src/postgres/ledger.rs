@@ -1,11 +1,14 @@
 //! The ledger of one shard, as its writer sees it.
 
 use std::future::Future;
+use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use authority::{Event, State, Time};
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
+use tokio::time::timeout;
 
 use super::Error;
 use super::append::Writer;
@@ -22,6 +25,9 @@ use crate::{
     AppendError, Batch, Changes, DiskSpace, Error as LedgerError, Job, Ledger, Link, Position, Reader,
     Refusal, SnapshotError, SnapshotSink, StopWaiting, WantedChanges, record,
 };
+
+/// How often an owner that waits for a standby looks whether it still owns the ledger.
+const CONFIRM_WHILE_WAITING: Duration = Duration::from_secs(2);
 
 pub struct PostgresLedger {
     database: Database,
@@ -103,6 +109,19 @@ impl PostgresLedger {
     }
 }
 
+/// Waits until a standby has received what was appended. The standbys of an owner that was replaced follow another one, so this
+/// owner looks meanwhile whether it still owns the ledger.
+async fn wait_for_receipt(
+    writer: &mut Writer,
+    received: impl Future<Output = ()>,
+) -> Result<(), AppendError> {
+    let mut received = pin!(received);
+    while timeout(CONFIRM_WHILE_WAITING, received.as_mut()).await.is_err() {
+        writer.confirm().await?;
+    }
+    Ok(())
+}
+
 /// Runs until it is done or nobody waits for it any more.
 fn block_on(
     runtime: Option<&Runtime>,
@@ -152,7 +171,7 @@ impl Ledger for PostgresLedger {
                 feed.durable(batch.next());
                 // No answer rests on the first batch, and no standby knows of this owner before it.
                 if first_epoch.is_none() {
-                    feed.received(batch.next()).await;
+                    wait_for_receipt(&mut self.writer, feed.received(batch.next())).await?;
                 }
             }
             Ok(())

@@ -1,6 +1,6 @@
 //! Several writers on one database: the link of a batch fences all but one.
 
-use ledger::postgres::{self, PostgresLedger};
+use ledger::postgres::{self, Feed, FeedOptions, Kept, PostgresLedger};
 use ledger::{AppendError, ErrorKind, Ledger, Position, Refusal};
 
 use crate::{Backend, Database, append, batch, database_options, read, snapshot, tend};
@@ -79,6 +79,21 @@ fn an_empty_batch_of_a_fenced_writer_is_refused() {
     let (mut old, mut new) = (database.open().ledger, database.open().ledger);
     append(&mut *new, 1);
     assert!(matches!(refusal(old.append(&batch(Position(1), 0))), Refusal::Fenced { .. }));
+}
+
+/// Its standbys follow the new owner, so nobody sends the receipt that it waits for.
+#[test]
+fn a_writer_that_is_replaced_while_it_waits_for_a_receipt_is_fenced() {
+    let database = Database::create();
+    let feed = Feed::new(FeedOptions { hot_standbys: 1, answers_wait_for_standby: true });
+    let mut old = PostgresLedger::open_after(database.connect("a"), &Kept::default(), feed).unwrap();
+    let mut new = database.open().ledger;
+    let waiting = std::thread::spawn(move || old.append(&batch(Position(1), 3)));
+    while new.next() == Position(1) {
+        new = database.open().ledger;
+    }
+    append(&mut *new, 2);
+    assert!(matches!(refusal(waiting.join().unwrap()), Refusal::Fenced { .. }));
 }
 
 #[test]
