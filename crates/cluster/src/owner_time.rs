@@ -4,16 +4,27 @@
 //! make leases shorter or longer than announced.
 
 use authority::Time;
-use coordinator::Clock;
 
 /// Estimates the owner's time from what the owner has said. The estimate is never ahead of the owner, so no lease ends
-/// early.
+/// early. The time of this node comes from outside, from any clock that never steps.
+#[derive(Default)]
 pub(crate) struct OwnerTime {
-    clock: Clock,
+    /// From the owner's stream and records.
+    heard: Option<Lead>,
+    /// From the owner's beats, whose age the database knows.
+    beats: Option<Lead>,
+    /// The epoch and the time of the newest beat.
+    last_beat: Option<(u64, Time)>,
+}
+
+/// How far the owner at an epoch is ahead of our clock, at least.
+#[derive(Clone, Copy)]
+struct Lead {
     epoch: u64,
     newest: Time,
-    /// How far the owner is ahead of our clock, at least. None until the owner was seen to live.
-    ahead: Option<Ahead>,
+    /// Whether the owner may have said it long ago: it is what was found first.
+    is_old: bool,
+    ahead: Ahead,
 }
 
 /// The largest lead of the owner over our clock in the last two windows. A lead of long ago says nothing: clocks drift.
@@ -29,6 +40,10 @@ struct Ahead {
 const WINDOW_MS: u64 = 30_000;
 
 impl Ahead {
+    fn begin(ahead_ms: i64, now: Time) -> Ahead {
+        Ahead { since: now, window_ms: ahead_ms, window_before_ms: ahead_ms }
+    }
+
     fn note(self, ahead_ms: i64, now: Time) -> Ahead {
         if now.since_ms(self.since) >= WINDOW_MS {
             return Ahead { since: now, window_ms: ahead_ms, window_before_ms: self.window_ms };
@@ -41,31 +56,48 @@ impl Ahead {
     }
 }
 
+impl Lead {
+    /// What is known with one time more. An earlier owner says nothing about the clock of a later one, and a time that
+    /// was known before says nothing new.
+    fn with(known: Option<Lead>, epoch: u64, time: Time, now: Time) -> Lead {
+        let ahead_ms = time.0.wrapping_sub(now.0) as i64;
+        let begin = |is_old| Lead { epoch, newest: time, is_old, ahead: Ahead::begin(ahead_ms, now) };
+        match known {
+            None => begin(true),
+            Some(known) if epoch < known.epoch || (epoch == known.epoch && time <= known.newest) => known,
+            Some(known) if epoch > known.epoch => begin(true),
+            Some(known) if known.is_old => begin(false),
+            Some(known) => {
+                Lead { epoch, newest: time, is_old: false, ahead: known.ahead.note(ahead_ms, now) }
+            }
+        }
+    }
+}
+
 impl OwnerTime {
-    pub(crate) fn new() -> OwnerTime {
-        OwnerTime { clock: Clock::start(Time::ZERO), epoch: 0, newest: Time::ZERO, ahead: None }
+    /// The owner at `epoch` had this time when it sent a message or made a record that has arrived.
+    pub(crate) fn heard(&mut self, epoch: u64, time: Time, now: Time) {
+        self.heard = Some(Lead::with(self.heard, epoch, time, now));
     }
 
-    /// The time of the owner at `epoch` was at least `time` when this was called. What is seen at first says nothing: the
-    /// owner may have been gone for days. A new owner may be behind the last one.
-    pub(crate) fn note(&mut self, epoch: u64, time: Time) {
-        let (is_first, is_new_owner) = (self.newest == Time::ZERO, epoch > self.epoch);
-        if time <= self.newest {
-            return;
+    /// The owner at `epoch` said that it had this time, so many milliseconds ago by the clock of the database.
+    pub(crate) fn beat(&mut self, epoch: u64, time: Time, age_ms: u64, now: Time) {
+        // A beat that follows another one was made a moment ago.
+        if self.last_beat.is_some_and(|(known, last)| known == epoch && last < time) {
+            self.heard(epoch, time, now);
         }
-        (self.epoch, self.newest) = (epoch, time);
-        if !is_first {
-            let now = self.clock.now();
-            let ahead_ms = time.0.wrapping_sub(now.0) as i64;
-            let begin = Ahead { since: now, window_ms: ahead_ms, window_before_ms: ahead_ms };
-            let known = self.ahead.filter(|_| !is_new_owner);
-            self.ahead = Some(known.map_or(begin, |known| known.note(ahead_ms, now)));
-        }
+        self.last_beat = Some((epoch, time));
+        self.beats = Some(Lead::with(self.beats, epoch, time.plus_ms(age_ms), now));
     }
 
-    /// The owner's time now, if the owner was seen to live.
-    pub(crate) fn now(&self) -> Option<Time> {
-        self.ahead.map(|ahead| Time(self.clock.now().0.saturating_add_signed(ahead.ms())))
+    /// The owner's time now, as far as it is known.
+    pub(crate) fn at(&self, now: Time) -> Option<Time> {
+        // What a living owner said depends on no clock but its own: after a failover that of the database may be another one.
+        let live = self.heard.filter(|heard| !heard.is_old);
+        // An earlier owner may have been ahead of its successor.
+        let beats = self.beats.filter(|beats| self.heard.is_none_or(|heard| beats.epoch >= heard.epoch));
+        let lead = live.or(beats).or(self.heard.filter(|_| self.beats.is_some()))?;
+        Some(Time(now.0.saturating_add_signed(lead.ahead.ms())))
     }
 }
 
@@ -73,24 +105,27 @@ impl OwnerTime {
 mod tests {
     use super::*;
 
+    const HOUR_MS: u64 = 3_600_000;
+    const NOW: Time = Time(1_700_000_000_000);
+
     #[test]
     fn c15_time_goes_on_from_the_owners_time_whatever_the_own_clock_says() {
-        let mut time = OwnerTime::new();
-        assert_eq!(time.now(), None);
-        let owner = coordinator::wall().plus_ms(3_600_000);
-        time.note(1, owner);
-        assert_eq!(time.now(), None, "it may be old");
-        time.note(1, owner.plus_ms(500));
-        let now = time.now().unwrap();
-        assert!(now >= owner.plus_ms(500) && now < owner.plus_ms(60_000), "{now:?}");
-        time.note(1, owner.plus_ms(400));
-        assert!(time.now().unwrap() >= now, "a late message does not turn time back");
+        for owner in [NOW.plus_ms(HOUR_MS), Time(NOW.0 - HOUR_MS)] {
+            let mut time = OwnerTime::default();
+            assert_eq!(time.at(NOW), None);
+            time.heard(1, owner, NOW);
+            assert_eq!(time.at(NOW), None, "it may be old");
+            time.heard(1, owner.plus_ms(500), NOW.plus_ms(520));
+            assert_eq!(time.at(NOW.plus_ms(600)), Some(owner.plus_ms(580)));
+            time.heard(1, owner.plus_ms(400), NOW.plus_ms(700));
+            assert_eq!(time.at(NOW.plus_ms(700)), Some(owner.plus_ms(680)), "a late message changes nothing");
+        }
     }
 
     #[test]
     fn c15_an_owner_whose_clock_is_slower_than_ours_is_not_overtaken_after_hours() {
         // The owner loses a millisecond every ten seconds, and is heard every second.
-        let mut ahead = Ahead { since: Time(0), window_ms: 0, window_before_ms: 0 };
+        let mut ahead = Ahead::begin(0, Time(0));
         for second in 0..36_000 {
             let (now, drift) = (Time(second * 1_000), -(second as i64 / 10));
             ahead = ahead.note(drift, now);
@@ -99,23 +134,47 @@ mod tests {
     }
 
     #[test]
-    fn c15_an_owner_whose_clock_is_behind_is_followed_too() {
-        let mut time = OwnerTime::new();
-        let owner = Time(coordinator::wall().0 - 3_600_000);
-        time.note(1, owner);
-        time.note(1, owner.plus_ms(500));
-        assert!(time.now().unwrap() < owner.plus_ms(60_000));
+    fn c15_a_node_that_never_saw_the_owner_live_goes_on_from_its_last_beat() {
+        let mut time = OwnerTime::default();
+        let owner = NOW.plus_ms(HOUR_MS);
+        time.heard(1, owner, NOW);
+        time.beat(1, owner.plus_ms(100), 2 * HOUR_MS, NOW);
+        assert_eq!(time.at(NOW), Some(owner.plus_ms(100 + 2 * HOUR_MS)));
+    }
+
+    #[test]
+    fn c15_a_database_whose_clock_is_ahead_after_a_failover_does_not_move_time() {
+        let (mut time, owner) = (OwnerTime::default(), NOW.plus_ms(HOUR_MS));
+        for beat in 0..4 {
+            time.beat(1, owner.plus_ms(500 * beat), 20, NOW.plus_ms(500 * beat + 20));
+        }
+        time.beat(1, owner.plus_ms(1_500), HOUR_MS, NOW.plus_ms(2_000));
+        assert_eq!(time.at(NOW.plus_ms(2_020)), Some(owner.plus_ms(2_000)));
+    }
+
+    #[test]
+    fn c15_an_owner_that_was_found_dead_is_no_sign_of_life() {
+        let mut time = OwnerTime::default();
+        time.heard(1, NOW, NOW);
+        time.heard(1, NOW.plus_ms(100), NOW.plus_ms(110));
+        // This node stood still for an hour. Its owner was replaced meanwhile, and the next one is gone too.
+        let now = NOW.plus_ms(HOUR_MS);
+        time.heard(2, NOW.plus_ms(5_000), now);
+        time.beat(2, NOW.plus_ms(5_500), HOUR_MS - 6_000, now);
+        assert_eq!(time.at(now), Some(NOW.plus_ms(HOUR_MS - 500)));
     }
 
     #[test]
     fn c15_a_new_owner_that_is_behind_the_last_one_is_not_overtaken() {
-        let mut time = OwnerTime::new();
-        let first = coordinator::wall().plus_ms(3_600_000);
-        time.note(1, first);
-        time.note(1, first.plus_ms(30_000));
-        time.note(2, first.plus_ms(30_001));
-        let behind = time.now().unwrap();
-        time.note(2, first.plus_ms(30_002));
-        assert!(time.now().unwrap() < behind.plus_ms(20_000), "the first owner's lead is forgotten");
+        let mut time = OwnerTime::default();
+        time.heard(1, NOW, NOW);
+        time.beat(1, NOW.plus_ms(HOUR_MS), 0, NOW);
+        time.heard(1, NOW.plus_ms(HOUR_MS), NOW.plus_ms(1));
+        // Its record is read before it is announced.
+        time.heard(2, NOW.plus_ms(HOUR_MS), NOW.plus_ms(2_000));
+        time.beat(1, NOW.plus_ms(HOUR_MS), 2_000, NOW.plus_ms(2_000));
+        assert_eq!(time.at(NOW.plus_ms(2_000)), Some(NOW.plus_ms(HOUR_MS)), "its lead is another one");
+        time.beat(2, NOW.plus_ms(HOUR_MS), 100, NOW.plus_ms(2_100));
+        assert_eq!(time.at(NOW.plus_ms(2_100)), Some(NOW.plus_ms(HOUR_MS + 100)));
     }
 }

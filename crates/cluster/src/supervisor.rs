@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use authority::{Position, Time};
-use coordinator::{Failure, Handle, NodeAddress, Options, Peer, Router, Running};
+use coordinator::{Clock, Failure, Handle, NodeAddress, Options, Peer, Router, Running};
 use ledger::postgres::{Database, Feed, FeedOptions, Kept, Membership, OwnerRow};
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
@@ -83,6 +83,8 @@ pub struct Supervisor {
     options: Box<dyn FnMut() -> Options + Send>,
     phase: watch::Receiver<Phase>,
     time: OwnerTime,
+    /// Measures the owner's time; it never steps.
+    clock: Clock,
     /// The owner that requests are forwarded to.
     routed_to: Option<OwnerRow>,
     own_row: OwnRow,
@@ -134,7 +136,8 @@ impl Supervisor {
             connect: Box::new(connect),
             options: Box::new(options),
             phase,
-            time: OwnerTime::new(),
+            time: OwnerTime::default(),
+            clock: Clock::start(Time::ZERO),
             routed_to: None,
             own_row: OwnRow::new(),
             warm_peers: Vec::new(),
@@ -202,7 +205,6 @@ impl Supervisor {
         let mut standbys = self.feed.standbys();
         let mut news = self.membership.news();
         loop {
-            let time = running.handle.now();
             self.router.metrics().set_fed_standbys(*standbys.borrow_and_update());
             tokio::select! {
                 failure = running.failed() => {
@@ -223,7 +225,7 @@ impl Supervisor {
                 }
                 _ = phase.changed() => {}
                 _ = standbys.changed() => {}
-                is_replaced = self.beat((epoch, time), &handle, (&mut ended, &mut news)) => {
+                is_replaced = self.beat(epoch, &handle, (&mut ended, &mut news)) => {
                     if is_replaced? {
                         // A read is confirmed first, which shows whether it is true.
                         let _ = timeout(LOOK_TIMEOUT, running.handle.status()).await;
@@ -264,7 +266,7 @@ impl Supervisor {
     /// be the owner.
     async fn beat(
         &mut self,
-        (epoch, time): (u64, Time),
+        epoch: u64,
         handle: &Handle,
         (ended, news): (&mut watch::Receiver<u64>, &mut watch::Receiver<u64>),
     ) -> Result<bool, Error> {
@@ -276,7 +278,7 @@ impl Supervisor {
         let phase = self.phase();
         let beat = async {
             self.membership.try_lock().await?;
-            let is_written = self.membership.beat(time.0).await?;
+            let is_written = self.membership.beat(handle.now().0).await?;
             let (membership, node) = (&mut self.membership, &self.node);
             if is_written {
                 self.own_row.announce_in_time(membership, node, self.applied_next, phase).await?;
@@ -289,7 +291,7 @@ impl Supervisor {
             if announced < epoch {
                 let owner =
                     OwnerRow { node: self.node.name.clone(), address: self.node.address.clone(), epoch };
-                self.membership.record_owner(&owner, "announced late").await?;
+                self.membership.record_owner(&owner, "announced late", handle.now().0).await?;
             }
             self.server_is_recorded &= !self.membership.take_is_new();
             if !self.server_is_recorded {

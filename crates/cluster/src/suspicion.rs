@@ -113,7 +113,14 @@ mod tests {
 
     fn observed(next: u64, is_locked: bool, beat: u64) -> Observed {
         let owner = OwnerRow { node: "a".to_owned(), address: String::new(), epoch: 1 };
-        Observed { next: Position(next), is_locked, owner: Some(owner), beat, is_draining: false }
+        Observed {
+            next: Position(next),
+            is_locked,
+            owner: Some(owner),
+            beat,
+            beat_age_ms: 0,
+            is_draining: false,
+        }
     }
 
     fn after(start: Instant, ms: u64) -> Instant {

@@ -408,7 +408,7 @@ async fn c10_a_standby_with_another_history_refuses_and_names_the_position() {
     assert!(membership.try_lock().await.unwrap());
     let first = own(&nodes, "x").await;
     let row = OwnerRow { node: "x".to_owned(), address: "x".to_owned(), epoch: first.report.epoch };
-    membership.record_owner(&row, "").await.unwrap();
+    membership.record_owner(&row, "", 1).await.unwrap();
     submit_all(&first.handle, 1..=10).await;
     let before = first.handle.durable().next();
     submit_all(&first.handle, 11..=10 + LOST).await;

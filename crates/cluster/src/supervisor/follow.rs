@@ -49,10 +49,7 @@ impl Supervisor {
                         standby = self.catch_up(standby, &observed).await?;
                         self.own_row.is_hot =
                             standby.is_some() && self.applied_next.0 + MAX_HOT_LAG >= observed.next.0;
-                        // A record shows the owner's time as well as its beat does.
-                        let seen = standby.as_ref().map_or(Time::ZERO, Standby::time);
-                        let epoch = observed.owner.as_ref().map_or(0, |owner| owner.epoch);
-                        self.time.note(epoch, seen.max(Time(observed.beat)));
+                        self.note_time(standby.as_ref(), &observed);
                         let suspicion = watch.judge(&observed, was_told, Instant::now());
                         if suspicion.is_none() {
                             self.yields_since = None;
@@ -105,10 +102,21 @@ impl Supervisor {
         Ok(Followed::Ended)
     }
 
+    /// Notes the owner's time, by its newest record and by its beat, whose age the database knows.
+    fn note_time(&mut self, standby: Option<&Standby>, observed: &Observed) {
+        let now = self.clock.now();
+        if let Some((standby, owner)) = standby.and_then(|standby| Some((standby, standby.owner()?))) {
+            self.time.heard(owner.epoch, standby.time(), now);
+        }
+        if let Some(owner) = observed.owner.as_ref().filter(|_| observed.beat > 0) {
+            self.time.beat(owner.epoch, Time(observed.beat), observed.beat_age_ms, now);
+        }
+    }
+
     /// Applies what the owner has sent and made durable.
     async fn apply(&mut self, standby: Option<Standby>, stream: Stream) -> Result<Option<Standby>, Error> {
         if let Some((epoch, time)) = stream.time {
-            self.time.note(epoch, time);
+            self.time.heard(epoch, time, self.clock.now());
         }
         let Some(mut standby) = standby else { return Ok(None) };
         if standby.next() >= stream.durable {

@@ -39,7 +39,7 @@ impl Supervisor {
         let mut options = (self.options)();
         options.node = self.node.name.clone();
         options.metrics = self.router.metrics();
-        options.time = self.time.now();
+        options.time = self.time.at(self.clock.now());
         options.lacks_standby = self.feed.lacks_standby();
         let database = self.database.clone();
         let (kept, feed) = (self.kept.clone(), self.feed.clone());
@@ -70,7 +70,8 @@ impl Supervisor {
             self.membership.try_lock().await?;
             self.membership.set_fed(false).await?;
             let owner = OwnerRow { node: self.node.name.clone(), address: self.node.address.clone(), epoch };
-            self.membership.record_owner(&owner, &format!("{gone}: {why}")).await
+            let time = running.handle.now().0;
+            self.membership.record_owner(&owner, &format!("{gone}: {why}"), time).await
         };
         if !matches!(timeout(LOOK_TIMEOUT, announced).await, Ok(Ok(()))) {
             tracing::warn!(

@@ -27,18 +27,22 @@ const HELD: &str = "pg_locks WHERE locktype = 'advisory' AND granted AND objsubi
 
 const OBSERVE: &str = "SELECT (SELECT next FROM lessor.batch WHERE shard = $1 ORDER BY first DESC LIMIT 1), \
     EXISTS (SELECT 1 FROM {HELD}), owner.node, owner.address, owner.epoch, coalesce(node.beat, 0), \
+    coalesce((extract(epoch FROM now() - node.seen) * 1000)::int8, 0), \
     EXISTS (SELECT 1 FROM lessor.node WHERE node = $3 AND instance = $4 AND draining) \
     FROM (SELECT 1) AS one LEFT JOIN lessor.shard_owner AS owner ON owner.shard = $1 \
     LEFT JOIN lessor.node ON node.node = owner.node";
 
 /// Writes the row of a node, unless another process holds its name: `$9` takes the name from that process. A process that
-/// was at the same address is gone, and so is one that was not seen for a while.
+/// was at the same address is gone, and so is one that was not seen for a while. The time of an owner that was there before goes
+/// on: how old it is was known by the column that is overwritten.
 const ANNOUNCE: &str = "INSERT INTO lessor.node (node, instance, address, version, format, applied, draining, connections, hot) \
     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $10) ON CONFLICT (node) DO UPDATE SET instance = excluded.instance, \
     address = excluded.address, version = excluded.version, format = excluded.format, applied = excluded.applied, \
     draining = excluded.draining OR (node.instance = excluded.instance AND node.draining), \
     fed = node.fed AND node.instance = excluded.instance, connections = excluded.connections, hot = excluded.hot, \
-    held_on = CASE WHEN node.instance = excluded.instance THEN node.held_on ELSE 0 END, seen = now() \
+    held_on = CASE WHEN node.instance = excluded.instance THEN node.held_on ELSE 0 END, seen = now(), \
+    beat = CASE WHEN node.instance = excluded.instance OR node.beat = 0 THEN node.beat \
+    ELSE node.beat + (extract(epoch FROM now() - node.seen) * 1000)::int8 END \
     WHERE node.instance IN (0, excluded.instance) OR node.address = excluded.address OR $9 \
     OR node.seen < now() - interval '6 seconds'";
 
@@ -65,6 +69,8 @@ pub struct Observed {
     pub owner: Option<OwnerRow>,
     /// The owner's time when it last said that it lives, in milliseconds; 0 when it never did.
     pub beat: u64,
+    /// How long ago that was at least, by the clock of the database.
+    pub beat_age_ms: u64,
     /// Whether the row of this node says that it leaves.
     pub is_draining: bool,
 }
@@ -219,7 +225,9 @@ impl Membership {
         let next: Option<i64> = row.get(0);
         let next = next.ok_or_else(|| Error::Damaged("a shard has no batch".to_owned()))?;
         let beat = row.get::<_, i64>(5) as u64;
-        Ok(Observed { next: position(next), is_locked: row.get(1), owner, beat, is_draining: row.get(6) })
+        let beat_age_ms = row.get::<_, i64>(6).max(0) as u64;
+        let (is_locked, is_draining) = (row.get(1), row.get(7));
+        Ok(Observed { next: position(next), is_locked, owner, beat, beat_age_ms, is_draining })
     }
 
     /// Takes the owner's lock if it is free. The session holds it until it ends or gives it back.
@@ -241,15 +249,19 @@ impl Membership {
         Ok(())
     }
 
-    /// Says who owns the shard, and tells the other nodes. An older owner that is late changes nothing.
-    pub async fn record_owner(&mut self, owner: &OwnerRow, reason: &str) -> Result<(), Error> {
-        let shard = self.database.shard();
+    /// Says who owns the shard and what time it has, and tells the other nodes. An older owner that is late changes nothing.
+    pub async fn record_owner(&mut self, owner: &OwnerRow, reason: &str, time_ms: u64) -> Result<(), Error> {
+        let (shard, instance) = (self.database.shard(), self.instance);
         let session = self.session().await?;
-        let sql = "INSERT INTO lessor.shard_owner VALUES ($1, $2, $3, $4, $5, now()) ON CONFLICT (shard) DO UPDATE SET \
+        // With the row: a time from when this node owned the shard before is no time of this owner.
+        let sql = "WITH beat AS (UPDATE lessor.node SET beat = $6, seen = now() WHERE node = $2 AND instance = $7) \
+                   INSERT INTO lessor.shard_owner VALUES ($1, $2, $3, $4, $5, now()) ON CONFLICT (shard) DO UPDATE SET \
                    node = excluded.node, address = excluded.address, epoch = excluded.epoch, reason = excluded.reason, \
                    since = now() WHERE shard_owner.epoch <= excluded.epoch";
-        let epoch = owner.epoch as i64;
-        session.client.execute(sql, &[&shard, &owner.node, &owner.address, &epoch, &reason]).await?;
+        let (epoch, time) = (owner.epoch as i64, time_ms as i64);
+        let parameters: [&(dyn ToSql + Sync); 7] =
+            [&shard, &owner.node, &owner.address, &epoch, &reason, &time, &instance];
+        session.client.execute(sql, &parameters).await?;
         notify(&session.client).await
     }
 
