@@ -5,19 +5,22 @@
 //! The crates around the authority ask here too, so that there is one list and one switch.
 
 macro_rules! injected_bugs {
-    ($($(#[$doc:meta])* $name:ident,)*) => {
+    (alone { $($(#[$doc:meta])* $name:ident,)* } cluster { $($(#[$cluster_doc:meta])* $cluster_name:ident,)* }) => {
         /// A bug, by what it does wrong.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum InjectedBug { $($(#[$doc])* $name,)* }
+        pub enum InjectedBug { $($(#[$doc])* $name,)* $($(#[$cluster_doc])* $cluster_name,)* }
 
         #[cfg(feature = "injected-bugs")]
         impl InjectedBug {
-            pub const ALL: &[InjectedBug] = &[$(InjectedBug::$name,)*];
+            /// Those that a single coordinator can have.
+            pub const ALONE: &[InjectedBug] = &[$(InjectedBug::$name,)*];
+            /// Those that only the nodes of a cluster can have.
+            pub const CLUSTER: &[InjectedBug] = &[$(InjectedBug::$cluster_name,)*];
         }
     };
 }
 
-injected_bugs! {
+injected_bugs! { alone {
     /// A report commits although its lease has expired.
     LateReportCommits,
     /// A report commits although the grace of the task's cancel is over.
@@ -80,7 +83,34 @@ injected_bugs! {
     ClockFromWall,
     /// A projection that failed is taken for done.
     FailedProjectionPassed,
-}
+} cluster {
+    /// An append whose answer was lost is taken for durable.
+    UnknownTakenForDurable,
+    /// An append whose answer was lost is taken for failed: the batch that is found is another writer's.
+    UnknownTakenForFailed,
+    /// A batch that was found instead of acknowledged counts as replicated.
+    FoundWithoutBarrier,
+    /// A batch whose commit came with a warning counts as replicated.
+    WarningIgnored,
+    /// A standby applies batches that may never become durable.
+    UndurableApplied,
+    /// A standby that takes over does not append again what the owner had sent to it.
+    HeldBatchesForgotten,
+    /// Answers do not wait for a standby although they should.
+    ReceiptIgnored,
+    /// Answers that rest on no new record do not wait for a confirmation.
+    ReadUnconfirmed,
+    /// An answer is confirmed by what was begun before its request came.
+    ConfirmedTooEarly,
+    /// A new owner takes the time from its own wall clock.
+    TimeFromOwnWall,
+    /// What was known of the clock of an earlier owner counts for its successors.
+    OldLeadKept,
+    /// A standby takes over after a failover although another node holds more.
+    LeastTakesOver,
+    /// An owner whose durable batches were replaced follows the other history.
+    ForkFollowed,
+} }
 
 #[cfg(feature = "injected-bugs")]
 mod switch {

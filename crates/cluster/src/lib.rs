@@ -5,12 +5,18 @@
 //! suspects wrongly is refused, and an owner that was replaced is fenced.
 
 mod fork;
+mod lookout;
 mod own_row;
 mod owner_time;
+mod reach_end;
+mod rules;
 mod supervisor;
 mod suspicion;
 mod tail;
 
+pub use lookout::{Lookout, ToRead};
 pub use own_row::{Name, Standing};
+pub use owner_time::OwnerTime;
+pub use reach_end::reach_end;
 pub use supervisor::{Error, Node, Phase, Supervisor};
-pub use suspicion::TAKEOVER_AFTER;
+pub use suspicion::{Suspicion, TAKEOVER_AFTER};

@@ -4,11 +4,14 @@
 //! make leases shorter or longer than announced.
 
 use authority::Time;
+use coordinator::Standby;
+
+use crate::rules;
 
 /// Estimates the owner's time from what the owner has said. The estimate is never ahead of the owner, so no lease ends
 /// early. The time of this node comes from outside, from any clock that never steps.
-#[derive(Default)]
-pub(crate) struct OwnerTime {
+#[derive(Clone, Default)]
+pub struct OwnerTime {
     /// From the owner's stream and records.
     heard: Option<Lead>,
     /// From the owner's beats, whose age the database knows.
@@ -65,7 +68,7 @@ impl Lead {
         match known {
             None => begin(true),
             Some(known) if epoch < known.epoch || (epoch == known.epoch && time <= known.newest) => known,
-            Some(known) if epoch > known.epoch => begin(true),
+            Some(known) if rules::is_of_another_owner(epoch > known.epoch) => begin(true),
             Some(known) if known.is_old => begin(false),
             Some(known) => {
                 Lead { epoch, newest: time, is_old: false, ahead: known.ahead.note(ahead_ms, now) }
@@ -76,12 +79,12 @@ impl Lead {
 
 impl OwnerTime {
     /// The owner at `epoch` had this time when it sent a message or made a record that has arrived.
-    pub(crate) fn heard(&mut self, epoch: u64, time: Time, now: Time) {
+    pub fn heard(&mut self, epoch: u64, time: Time, now: Time) {
         self.heard = Some(Lead::with(self.heard, epoch, time, now));
     }
 
     /// The owner at `epoch` said that it had this time, so many milliseconds ago by the clock of the database.
-    pub(crate) fn beat(&mut self, epoch: u64, time: Time, age_ms: u64, now: Time) {
+    pub fn beat(&mut self, epoch: u64, time: Time, age_ms: u64, now: Time) {
         // A beat that follows another one was made a moment ago.
         if self.last_beat.is_some_and(|(known, last)| known == epoch && last < time) {
             self.heard(epoch, time, now);
@@ -90,14 +93,26 @@ impl OwnerTime {
         self.beats = Some(Lead::with(self.beats, epoch, time.plus_ms(age_ms), now));
     }
 
+    /// The time of a new owner that continues where this standby ends. `began_at` is the epoch of the owner that it wanted to
+    /// replace: a later one has come and gone meanwhile, so its records are new.
+    pub fn after(mut self, standby: &Standby, began_at: u64, now: Time) -> Option<Time> {
+        if let Some(owner) = standby.owner() {
+            self.heard(owner.epoch, standby.time(), now);
+            if owner.epoch > began_at {
+                self.heard = self.heard.map(|heard| Lead { is_old: false, ..heard });
+            }
+        }
+        self.at(now)
+    }
+
     /// The owner's time now, as far as it is known.
-    pub(crate) fn at(&self, now: Time) -> Option<Time> {
+    pub fn at(&self, now: Time) -> Option<Time> {
         // What a living owner said depends on no clock but its own: after a failover that of the database may be another one.
         let live = self.heard.filter(|heard| !heard.is_old);
         // An earlier owner may have been ahead of its successor.
         let beats = self.beats.filter(|beats| self.heard.is_none_or(|heard| beats.epoch >= heard.epoch));
         let lead = live.or(beats).or(self.heard.filter(|_| self.beats.is_some()))?;
-        Some(Time(now.0.saturating_add_signed(lead.ahead.ms())))
+        rules::time_of_owner(Some(Time(now.0.saturating_add_signed(lead.ahead.ms()))))
     }
 }
 

@@ -15,14 +15,12 @@ use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
 use crate::fork::Fork;
+use crate::lookout::Lookout;
 use crate::own_row::{Failed, OwnRow, Standing};
-use crate::owner_time::OwnerTime;
 use crate::tail::Tail;
 
 /// How often an owner says that it lives.
 const OWNER_BEAT: Duration = Duration::from_millis(500);
-/// A node that was seen within this time can take over.
-const ALIVE: Duration = Duration::from_secs(6);
 /// A look that takes longer than this has failed.
 const LOOK_TIMEOUT: Duration = Duration::from_secs(5);
 /// A handover waits until the storage answers within this time: an owner that has begun to hand over can answer nothing.
@@ -82,9 +80,9 @@ pub struct Supervisor {
     connect: Connect,
     options: Box<dyn FnMut() -> Options + Send>,
     phase: watch::Receiver<Phase>,
-    time: OwnerTime,
-    /// Measures the owner's time; it never steps.
+    /// For the time of the owner. It never steps.
     clock: Clock,
+    lookout: Lookout,
     /// The owner that requests are forwarded to.
     routed_to: Option<OwnerRow>,
     own_row: OwnRow,
@@ -102,8 +100,6 @@ pub struct Supervisor {
     server_is_recorded: bool,
     /// What the list of nodes says about the stream.
     shown_as_fed: Option<bool>,
-    /// Since when it leaves the takeover to others.
-    yields_since: Option<Instant>,
     /// Whether the operator was told that the database has lost records.
     told_of_loss: bool,
     /// Whether the database has another history, so that this node must not own the ledger.
@@ -130,14 +126,14 @@ impl Supervisor {
     ) -> Supervisor {
         Supervisor {
             membership: Membership::new(database.clone()),
+            clock: Clock::start(Time::ZERO),
+            lookout: Lookout::new(node.takeover_after),
             node,
             database,
             router,
             connect: Box::new(connect),
             options: Box::new(options),
             phase,
-            time: OwnerTime::default(),
-            clock: Clock::start(Time::ZERO),
             routed_to: None,
             own_row: OwnRow::new(),
             warm_peers: Vec::new(),
@@ -147,7 +143,6 @@ impl Supervisor {
             tail: None,
             server_is_recorded: false,
             shown_as_fed: None,
-            yields_since: None,
             told_of_loss: false,
             is_forked: false,
             fork_file: None,
@@ -196,6 +191,11 @@ impl Supervisor {
 
     fn phase(&self) -> Phase {
         *self.phase.borrow()
+    }
+
+    /// The time, by a clock that counts waits, and by one that counts suspends too.
+    fn now(&self) -> (Instant, Time) {
+        (Instant::now(), self.clock.now())
     }
 
     /// Owns the ledger until another node does, or until the node ends. Says whether it ends.
@@ -251,9 +251,17 @@ impl Supervisor {
         let end = async move {
             let _ = phase.wait_for(|phase| *phase == Phase::End).await;
         };
+        let (epoch, handle) = (running.report.epoch, running.handle.clone());
         let projections = running.hand_over(end).await?;
         self.router.metrics().set_fed_standbys(0);
-        let _ = timeout(LOOK_TIMEOUT, self.membership.release()).await;
+        let released = async {
+            // The next owner need not wonder whether a failover has undone something.
+            if !self.server_is_recorded {
+                self.membership.record_server(epoch, handle.durable().next()).await?;
+            }
+            self.membership.release().await
+        };
+        let _ = timeout(LOOK_TIMEOUT, released).await;
         tracing::info!("the ledger was handed over");
         if self.phase() < Phase::End {
             return Ok(false);
@@ -302,7 +310,12 @@ impl Supervisor {
         };
         // The ledger's own session shows whether the database works; nothing depends on this one.
         match timeout(LOOK_TIMEOUT, beat).await {
-            Ok(Ok(is_replaced)) => Ok(is_replaced),
+            Ok(Ok(is_replaced)) => {
+                if !is_replaced && !self.server_is_recorded {
+                    append_again(handle.clone());
+                }
+                Ok(is_replaced)
+            }
             Ok(Err(Failed::Database(_))) => Ok(false),
             Ok(Err(Failed::Refused(error))) => Err(error),
             Err(_) => {
@@ -326,6 +339,14 @@ impl Supervisor {
         }
         !successors.is_empty()
     }
+}
+
+/// Lets the storage compare its end with what is known to be durable: a failover may have undone some of it, and nobody may ask
+/// for anything.
+fn append_again(handle: Handle) {
+    tokio::spawn(async move {
+        let _ = timeout(LOOK_TIMEOUT, handle.status()).await;
+    });
 }
 
 /// Whether the storage takes what an owner that stops has decided last. Until it does, the owner stays: open polls are safe with it.

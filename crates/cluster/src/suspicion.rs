@@ -15,7 +15,7 @@ const UNLOCKED_FOR: Duration = Duration::from_millis(150);
 const ALARM: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Suspicion {
+pub enum Suspicion {
     /// The session that held the owner's lock has ended.
     Unlocked,
     /// The same, and the stream of its batches ended too.
@@ -71,6 +71,16 @@ impl Watch {
         self.stream_lost.is_some_and(|(_, lost_at)| now.duration_since(lost_at) < ALARM)
     }
 
+    /// Whether the stream of the owner at `epoch` was lost at some time.
+    pub(crate) fn has_lost_stream(&self, epoch: u64) -> bool {
+        self.stream_lost.is_some_and(|(of, _)| of == epoch)
+    }
+
+    /// Whether the owner has shown no sign of life for long enough.
+    pub(crate) fn is_silent(&self, now: Instant) -> bool {
+        self.signs.is_some_and(|(_, since)| now.duration_since(since) >= self.takeover_after)
+    }
+
     /// Nothing could be seen for a while, so silence counts from now on.
     pub(crate) fn restart(&mut self) {
         (self.signs, self.unlocked_since) = (None, None);
@@ -109,12 +119,14 @@ impl Watch {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ledger::Link;
     use ledger::postgres::OwnerRow;
 
     fn observed(next: u64, is_locked: bool, beat: u64) -> Observed {
         let owner = OwnerRow { node: "a".to_owned(), address: String::new(), epoch: 1 };
         Observed {
             next: Position(next),
+            link: Link([0; 16]),
             is_locked,
             owner: Some(owner),
             beat,

@@ -8,7 +8,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::rules::first_time;
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Clock {
     base: Time,
     /// Of the suspend-counting clock, when the base was taken.

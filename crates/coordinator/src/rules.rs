@@ -15,3 +15,14 @@ pub fn first_time(newest: Time, wall: Time) -> Time {
 pub(crate) fn projection_outcome(applied: Result<(), String>) -> Result<(), String> {
     if is(InjectedBug::FailedProjectionPassed) { Ok(()) } else { applied }
 }
+
+/// Where other nodes may write too, an answer waits for an append or a confirmation that is begun after its request came.
+/// `begun` counts those that were begun; 0 stands for none.
+pub(crate) fn round_to_wait_for(needs_confirmation: bool, begun: u64) -> u64 {
+    match needs_confirmation {
+        false => 0,
+        true if is(InjectedBug::ReadUnconfirmed) => 0,
+        true if is(InjectedBug::ConfirmedTooEarly) => begun,
+        true => begun + 1,
+    }
+}

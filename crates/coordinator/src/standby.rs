@@ -5,9 +5,9 @@
 use std::ops::ControlFlow;
 use std::time::Instant;
 
-use authority::{Position, Time};
+use authority::{Position, State, Time};
 use ledger::postgres::Kept;
-use ledger::{Ledger, Link, Reader, Recovery, RecoveryError, Storage, Visit};
+use ledger::{Link, Reader, Recovery, RecoveryError, Storage, Visit};
 
 use crate::Replica;
 use crate::driver::{Options, Recovered, Running, StartError, start_with};
@@ -105,10 +105,15 @@ impl Standby {
         })
     }
 
-    /// Whether this standby has what a ledger holds: everything, and nothing else.
-    pub fn is_at_end_of(&self, ledger: &dyn Ledger) -> bool {
-        let is_same = self.link.zip(ledger.last_link()).is_none_or(|(own, last)| own == last);
-        self.next() == ledger.next() && is_same
+    /// Whether this standby has what a ledger holds that ends here: everything, and nothing else.
+    pub fn is_at(&self, next: Position, link: Option<Link>) -> bool {
+        let is_same = self.link.zip(link).is_none_or(|(own, last)| own == last);
+        self.next() == next && is_same
+    }
+
+    /// The state that it has, for whoever owns the ledger from here on.
+    pub fn into_state(self) -> State {
+        self.replica.recovery_mut().take().unwrap_or_default().into_state()
     }
 
     /// Owns the ledger from here on, if nobody has appended since it was opened: otherwise the start is fenced. The

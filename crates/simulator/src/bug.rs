@@ -54,7 +54,7 @@ impl Bug {
 
     /// Every bug that there is.
     pub fn all() -> impl Iterator<Item = Bug> {
-        Bug::AROUND.iter().copied().chain(InjectedBug::ALL.iter().copied().map(Bug::Inside))
+        Bug::AROUND.iter().copied().chain(InjectedBug::ALONE.iter().copied().map(Bug::Inside))
     }
 
     /// Parts of the error messages that the auditor may give for a history with this bug.
@@ -104,6 +104,8 @@ impl Bug {
                 InjectedBug::TrimmedTooFar => &["is trimmed, and no usable snapshot stands for it"],
                 InjectedBug::ClockFromWall => &["which the ledger had seen"],
                 InjectedBug::FailedProjectionPassed => &["is left out", "are applied"],
+                // A single coordinator does not have it.
+                _ => &[],
             },
         }
     }

@@ -1,42 +1,34 @@
 //! A standby: it follows the owner by its stream or by the database, and sees whether the owner is gone.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use authority::{Position, Time};
+use authority::Position;
 use coordinator::{NodeAddress, Standby};
-use ledger::postgres::{self, Holding, Observed, PostgresReader, Rival, Stream};
+use ledger::postgres::{self, Observed, PostgresReader, Stream};
 use ledger::{ErrorKind, RecoveryError};
 use tokio::task::spawn_blocking;
 use tokio::time::{sleep_until, timeout};
 
-use super::{ALIVE, Error, Followed, LOOK_TIMEOUT, Phase, Supervisor};
+use super::{Error, Followed, LOOK_TIMEOUT, Phase, Supervisor};
 use crate::fork::Fork;
+use crate::lookout::{Lookout, ToRead};
 use crate::own_row::Failed;
-use crate::suspicion::Watch;
+use crate::suspicion::Suspicion;
 use crate::tail::Tail;
 
-/// How often a standby looks at the ledger and the owner. The database tells of handovers, not of a death.
-const LOOK: Duration = Duration::from_millis(100);
-/// The same for a standby that is fed by the owner.
-const LOOK_WHILE_FED: Duration = Duration::from_millis(500);
-/// The same after the stream of the owner was lost: the server notices a moment later that the session has ended too.
-const LOOK_ALARMED: Duration = Duration::from_millis(20);
 /// A standby that is so many records behind takes over almost at once: it applies them in a fraction of a second.
 const MAX_HOT_LAG: u64 = 10_000;
-/// After a failover of the database, a standby that was not seen any more gets this long to say what it holds.
-const YIELD: Duration = Duration::from_secs(3);
-/// One that has not been seen for this long does not come back with what it held.
-const FORGOTTEN: Duration = Duration::from_secs(600);
 
 impl Supervisor {
     /// Follows the owner, and takes over when it is gone.
     pub(super) async fn follow(&mut self) -> Result<Followed, Error> {
-        let (mut watch, mut standby) = (Watch::new(self.node.takeover_after), None);
+        self.lookout.restart();
+        let mut standby = None;
         let (mut news, mut phase) = (self.membership.news(), self.phase.clone());
         let mut stream = self.kept.stream();
         let (mut was_told, mut reported) = (false, String::new());
         while self.phase() != Phase::End {
-            let mut pause = LOOK;
+            let mut is_locked = false;
             if self.phase() >= Phase::Drain && self.tail.take().is_some() {
                 self.kept.stream_ended(false);
                 self.router.set_replica(None);
@@ -49,37 +41,34 @@ impl Supervisor {
                         standby = self.catch_up(standby, &observed).await?;
                         self.own_row.is_hot =
                             standby.is_some() && self.applied_next.0 + MAX_HOT_LAG >= observed.next.0;
-                        self.note_time(standby.as_ref(), &observed);
-                        let suspicion = watch.judge(&observed, was_told, Instant::now());
-                        if suspicion.is_none() {
-                            self.yields_since = None;
-                        }
+                        let newest = standby
+                            .as_ref()
+                            .and_then(|standby| Some((standby.owner()?.epoch, standby.time())));
+                        let suspicion = self.lookout.looked(&observed, newest, was_told, self.now());
                         if let Some(why) = suspicion
-                            && self.goes_first(&observed).await
+                            && self.goes_first(&observed, why).await
                         {
                             let (running, back) = self.take_over(standby.take(), &observed, why).await?;
                             if let Some(running) = running {
                                 return Ok(Followed::Owns(running));
                             }
                             standby = back;
-                            watch.restart();
-                        } else if self.kept.stream().borrow().fed_by.is_some() && observed.is_locked {
-                            pause = LOOK_WHILE_FED;
+                            self.lookout.restart();
+                        } else {
+                            is_locked = observed.is_locked;
                         }
                     }
                 }
                 Err(error) => {
-                    watch.restart();
-                    self.yields_since = None;
+                    self.lookout.restart();
                     if reported != error {
                         tracing::warn!(%error, "the database cannot be used; the node looks again and again");
                         reported = error;
                     }
                 }
             }
-            if watch.is_alarmed(Instant::now()) {
-                pause = LOOK_ALARMED;
-            }
+            let is_fed = self.kept.stream().borrow().fed_by.is_some();
+            let pause = self.lookout.pause(is_fed, is_locked, Instant::now());
             let until = tokio::time::Instant::now() + pause;
             was_told = loop {
                 let before = *stream.borrow_and_update();
@@ -91,10 +80,7 @@ impl Supervisor {
                 }
                 let now = *stream.borrow();
                 standby = self.apply(standby, now).await?;
-                if now.losses > before.losses {
-                    watch.lost_stream(before.fed_by.unwrap_or_default(), Instant::now());
-                }
-                if now.fed_by.is_none() && before.fed_by.is_some() {
+                if self.lookout.stream_changed(&before, &now, self.now()) {
                     break false;
                 }
             };
@@ -102,22 +88,8 @@ impl Supervisor {
         Ok(Followed::Ended)
     }
 
-    /// Notes the owner's time, by its newest record and by its beat, whose age the database knows.
-    fn note_time(&mut self, standby: Option<&Standby>, observed: &Observed) {
-        let now = self.clock.now();
-        if let Some((standby, owner)) = standby.and_then(|standby| Some((standby, standby.owner()?))) {
-            self.time.heard(owner.epoch, standby.time(), now);
-        }
-        if let Some(owner) = observed.owner.as_ref().filter(|_| observed.beat > 0) {
-            self.time.beat(owner.epoch, Time(observed.beat), observed.beat_age_ms, now);
-        }
-    }
-
     /// Applies what the owner has sent and made durable.
     async fn apply(&mut self, standby: Option<Standby>, stream: Stream) -> Result<Option<Standby>, Error> {
-        if let Some((epoch, time)) = stream.time {
-            self.time.heard(epoch, time, self.clock.now());
-        }
         let Some(mut standby) = standby else { return Ok(None) };
         if standby.next() >= stream.durable {
             return Ok(Some(standby));
@@ -132,26 +104,29 @@ impl Supervisor {
 
     /// Whether this standby may take over now. After a failover the database may lack what was answered: the standby that holds most
     /// appends it again, so it goes first.
-    async fn goes_first(&mut self, observed: &Observed) -> bool {
+    async fn goes_first(&mut self, observed: &Observed, why: Suspicion) -> bool {
         let (holding, knows_more) = (self.kept.holding(), self.kept.known_durable() > observed.next);
         let membership = &mut self.membership;
         let rivals = timeout(LOOK_TIMEOUT, async {
             if !knows_more && membership.is_complete().await? {
-                return Ok(Vec::new());
+                return Ok(None);
             }
             membership.record_holding(holding).await?;
-            membership.rivals().await
+            membership.rivals().await.map(Some)
         });
-        let rivals = match rivals.await {
-            Ok(Ok(rivals)) => rivals,
-            Ok(Err(_)) => return false,
+        match rivals.await {
+            Ok(Ok(None)) => true,
+            Ok(Ok(Some(rivals))) => {
+                let epoch = observed.owner.as_ref().map_or(0, |owner| owner.epoch);
+                let stream = *self.kept.stream().borrow();
+                self.lookout.goes_first((why, epoch), &stream, (holding, &rivals), Instant::now())
+            }
+            Ok(Err(_)) => false,
             Err(_) => {
                 self.membership.hang_up();
-                return false;
+                false
             }
-        };
-        let waited = self.yields_since.get_or_insert_with(Instant::now).elapsed();
-        rivals.iter().all(|rival| lets_pass(rival, holding, waited))
+        }
     }
 
     /// Never owns the ledger again, and says why.
@@ -230,16 +205,14 @@ impl Supervisor {
         standby: Option<Standby>,
         observed: &Observed,
     ) -> Result<Option<Standby>, Error> {
-        let (next, held) = (observed.next, self.kept.end().map(|end| end.next));
+        let held = self.kept.end().map(|end| end.next);
         let is_fed = self.kept.stream().borrow().fed_by.is_some();
-        let applied_next = standby.as_ref().map(Standby::next);
-        if applied_next.is_some_and(|applied| applied > next) {
+        let to_read = Lookout::to_read(standby.as_ref(), observed, held, is_fed);
+        if to_read == ToRead::Comparison {
             return Ok(self.check_loss().await.then_some(standby).flatten());
         }
         self.told_of_loss = false;
-        // What the owner has sent is applied when the owner says that it is durable.
-        let is_coming = applied_next.is_some() && is_fed && held >= Some(next);
-        if applied_next == Some(next) || is_coming {
+        if to_read == ToRead::Nothing {
             self.tail.iter().for_each(Tail::caught_up);
             return Ok(standby);
         }
@@ -306,39 +279,5 @@ impl Supervisor {
             }
             _ => Err(Error::Recovery(error.to_string())),
         }
-    }
-}
-
-/// Whether another node lets one pass that holds this much and has `waited` for the others.
-fn lets_pass(rival: &Rival, holding: Holding, waited: Duration) -> bool {
-    let seen = Duration::from_millis(rival.seen_ms);
-    match rival.holding {
-        Some(other) => other <= holding || seen >= ALIVE,
-        None => seen >= FORGOTTEN || (seen >= ALIVE && waited >= YIELD),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_node_that_holds_most_goes_first_and_one_that_is_silent_is_not_waited_for_without_end() {
-        let holding = |epoch, next| Holding { epoch, next: Position(next) };
-        let rival = |holding, seen: Duration| Rival {
-            node: "b".to_owned(),
-            holding,
-            seen_ms: seen.as_millis() as u64,
-        };
-        let (own, now, long) = (holding(2, 100), Duration::ZERO, YIELD);
-        for (other, passes) in [(holding(2, 100), true), (holding(2, 101), false), (holding(1, 200), true)] {
-            assert_eq!(lets_pass(&rival(Some(other), now), own, now), passes, "{other:?}");
-        }
-        assert!(!lets_pass(&rival(Some(holding(3, 50)), now), own, long), "a later owner has written it");
-        assert!(lets_pass(&rival(Some(holding(3, 50)), ALIVE), own, now), "it is gone");
-        assert!(!lets_pass(&rival(None, now), own, long), "it lives, and has not said what it holds");
-        assert!(!lets_pass(&rival(None, ALIVE), own, now), "it may not have noticed the failover yet");
-        assert!(lets_pass(&rival(None, ALIVE), own, long));
-        assert!(lets_pass(&rival(None, FORGOTTEN), own, now));
     }
 }

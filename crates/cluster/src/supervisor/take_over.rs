@@ -3,18 +3,18 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use coordinator::{Failure, Options, Running, Standby, StartError};
+use coordinator::{Clock, Failure, Options, Running, Standby, StartError};
+use futures_util::FutureExt;
 use ledger::postgres::{self, Database, Feed, Kept, Observed, OwnerRow, PostgresLedger, PostgresReader};
-use ledger::{ErrorKind, Storage};
+use ledger::{ErrorKind, Ledger, Storage};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 use super::{Error, LOOK_TIMEOUT, Supervisor};
 use crate::fork::Fork;
+use crate::owner_time::OwnerTime;
+use crate::reach_end::reach_end;
 use crate::suspicion::Suspicion;
-
-/// Attempts to reach the end of a ledger that somebody still writes.
-const MAX_ATTEMPTS: usize = 3;
 
 impl Supervisor {
     /// Tries to own the ledger. Gives the standby back when somebody else was faster.
@@ -39,12 +39,12 @@ impl Supervisor {
         let mut options = (self.options)();
         options.node = self.node.name.clone();
         options.metrics = self.router.metrics();
-        options.time = self.time.at(self.clock.now());
         options.lacks_standby = self.feed.lacks_standby();
         let database = self.database.clone();
         let (kept, feed) = (self.kept.clone(), self.feed.clone());
+        let (time, clock) = (self.lookout.time(), self.clock.clone());
         self.router.set_replica(None);
-        let started = spawn_blocking(move || start(standby, database, &kept, feed, options));
+        let started = spawn_blocking(move || start(standby, database, &kept, feed, (time, clock), options));
         let started = started.await.map_err(|error| Error::Recovery(error.to_string()))?;
         let running = match started {
             Ok(Some(running)) => running,
@@ -97,26 +97,25 @@ impl Supervisor {
     }
 }
 
-/// Brings a standby to the end of the ledger and lets it own the ledger. What the standby holds and the database does not is
-/// appended first. None when the end cannot be reached because somebody writes.
+/// Brings a standby to the end of the ledger and lets it own the ledger. None when the end cannot be reached because somebody
+/// writes.
 fn start(
     mut standby: Standby,
     database: Database,
     kept: &Kept,
     feed: Feed,
-    options: Options,
+    (time, clock): (OwnerTime, Clock),
+    mut options: Options,
 ) -> Result<Option<Running>, StartError> {
+    let began_at = standby.owner().map_or(0, |owner| owner.epoch);
     let reader = PostgresReader::new(database.clone()).keeping(kept.clone());
-    for _ in 0..MAX_ATTEMPTS {
-        standby.apply_received(kept)?;
-        standby.catch_up(&reader)?;
-        let ledger = PostgresLedger::open_after(database.clone(), kept, feed.clone())?;
-        standby.catch_up(&reader)?;
-        if standby.is_at_end_of(&ledger) {
-            let offsets = Arc::new(postgres::OffsetRows::new(database));
-            let storage = Storage { ledger: Box::new(ledger), offsets };
-            return standby.take_over(storage, options).map(Some);
-        }
-    }
-    Ok(None)
+    let open = async || PostgresLedger::open_after(database.clone(), kept, feed.clone());
+    let at = |ledger: &PostgresLedger| (ledger.next(), ledger.last_link());
+    // PostgreSQL is waited for inside, on this thread.
+    let reached = reach_end(&mut standby, kept, &reader, open, at).now_or_never();
+    let Some(ledger) = reached.transpose()?.flatten() else { return Ok(None) };
+    let offsets = Arc::new(postgres::OffsetRows::new(database.clone()));
+    let storage = Storage { ledger: Box::new(ledger), offsets };
+    options.time = time.after(&standby, began_at, clock.now());
+    standby.take_over(storage, options).map(Some)
 }

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use authority::Position;
 
 use crate::request::Reply;
+use crate::rules;
 
 /// Where an answer goes.
 pub trait ReplyTo {
@@ -76,7 +77,7 @@ impl<T> Answers<T> {
         if reply.is_refusal() {
             self.free.push((reply_to, reply))
         } else {
-            let round = if self.needs_confirmation { self.begun + 1 } else { 0 };
+            let round = rules::round_to_wait_for(self.needs_confirmation, self.begun);
             self.queue.push_back(Waiting { rests_on, round, reply_to, reply })
         }
     }

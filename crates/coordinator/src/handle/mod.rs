@@ -14,6 +14,7 @@ mod route;
 pub use call::{Call, CallReply, RegistryCall, RegistryReply};
 pub(crate) use local::{Envelope, INBOX_KIB, Local, WAITING_KIB};
 pub use peer::{BoxFuture, NodeAddress, Notice, NoticeSource, Notices, OwnerHint, Peer, PeerError};
+pub use repeat::answer_to_repeat;
 pub use route::{Inbound, Router, RouterOptions};
 
 use std::fmt;

@@ -97,6 +97,15 @@ pub(super) fn revoked_key(call: &Call) -> Option<Arc<str>> {
     }
 }
 
+/// The answer to a request that was sent more than once, as the answer to the first.
+pub fn answer_to_repeat(request: &Request, reply: Reply) -> Reply {
+    match as_first(&Call::Ask(request.clone()), CallReply::Asked(reply), false) {
+        CallReply::Asked(reply) => reply,
+        // What was asked of the engine is answered by the engine.
+        _ => Reply::Unavailable(crate::request::Unavailable::OutcomeUnknown),
+    }
+}
+
 /// The answer to a repeated call as the answer to the first. `was_live` says whether the key to be revoked lived before.
 pub(super) fn as_first(call: &Call, reply: CallReply, was_live: bool) -> CallReply {
     let (Call::Ask(Request::Decide(items)), CallReply::Asked(Reply::Decided(mut answers))) =

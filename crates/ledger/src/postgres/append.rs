@@ -1,49 +1,23 @@
-//! The writer's session: appends, the resolution of appends whose answer was lost, and confirmations.
+//! The append protocol: appends, the resolution of appends whose answer was lost, repairs after a failover, and
+//! confirmations.
 
 use std::time::Duration;
 
-use tokio_postgres::Statement;
-use tokio_postgres::types::ToSql;
-
 use super::Error;
 use super::batch_row::{BatchRow, Place};
-use super::connection::Session;
-use super::kept::{Kept, Standing};
+use super::batch_table::{BatchTable, Inserted};
 use super::recent::{Compared, Recent};
-use super::schema::read_cluster;
-use super::shared::Database;
-use super::tables::{Statements, TableRows};
+use super::rules;
 use crate::{AppendError, Position, Refusal};
 
 /// The wait after the first failure in a row, and the longest.
 const FIRST_RETRY: Duration = Duration::from_millis(20);
-const MAX_RETRY: Duration = Duration::from_secs(1);
-
-/// Whether the writer's last batch is still the last one, and whether commits wait for replicas.
-const CONFIRM: &str = "SELECT EXISTS (SELECT 1 FROM lessor.batch WHERE shard = $1 AND first = $2 AND link = $3) \
-    AND NOT EXISTS (SELECT 1 FROM lessor.batch WHERE shard = $1 AND first >= $4), \
-    current_setting('synchronous_standby_names') <> ''";
-
-/// A commit of our own. When it returns without a warning, everything that was committed before it is as durable as the
-/// server promises.
-const BARRIER: &str =
-    "INSERT INTO lessor.node (node) VALUES ($1) ON CONFLICT (node) DO UPDATE SET beat = node.beat";
-
-const COMPARE: &str =
-    "SELECT first, next, link FROM lessor.batch WHERE shard = $1 AND first >= $2 ORDER BY first LIMIT $3";
-
-/// A connection for appends, with its statements.
-struct Open {
-    session: Session,
-    statements: Statements,
-    confirm: Statement,
-    barrier: Statement,
-}
+const MAX_RETRY: Duration = Duration::from_millis(500);
 
 /// Appends batches, whatever happens to connections and servers in between.
-pub(super) struct Writer {
-    database: Database,
-    open: Option<Open>,
+pub(super) struct Writer<T: BatchTable> {
+    table: T,
+    open: Option<T::Session>,
     pub(super) recent: Recent,
 }
 
@@ -75,15 +49,13 @@ impl From<Stop> for Error {
     }
 }
 
-impl From<tokio_postgres::Error> for Stop {
-    fn from(error: tokio_postgres::Error) -> Stop {
-        Stop::Failed(error.into())
+impl<T: BatchTable> Writer<T> {
+    pub(super) fn new(table: T, last: Place) -> Writer<T> {
+        Writer { table, open: None, recent: Recent::new(last) }
     }
-}
 
-impl Writer {
-    pub(super) fn new(database: Database, last: Place) -> Writer {
-        Writer { database, open: None, recent: Recent::new(last) }
+    pub(super) fn table(&self) -> &T {
+        &self.table
     }
 
     /// Makes a batch durable, or says why it never will be. Waits for the database as long as necessary.
@@ -98,7 +70,13 @@ impl Writer {
                 }
                 Ok(Step::Again) => {}
                 Err(Stop::Refused(refusal)) => return Err(refusal.into()),
-                Err(Stop::Failed(error)) => self.recover(error, &mut wait).await?,
+                Err(Stop::Failed(error)) => {
+                    if rules::is_durable_without_answer() {
+                        self.recent.push(row);
+                        return Ok(());
+                    }
+                    self.recover(error, &mut wait).await?;
+                }
             }
         }
     }
@@ -117,66 +95,86 @@ impl Writer {
     }
 
     async fn try_append(&mut self, before: Place, row: &BatchRow) -> Result<Step, Stop> {
-        if self.open.is_none() {
-            self.reopen().await?;
-            // An earlier attempt may have been committed although its answer was lost.
-            if self.repair(Some(row)).await? {
-                return Ok(Step::Done);
-            }
+        // An earlier attempt may have been committed although its answer was lost.
+        if self.reopen().await? && self.repair(Some(row)).await? {
+            return Ok(Step::Done);
         }
-        let Some(open) = &self.open else { return Ok(Step::Again) };
-        match open.insert(&self.database, before, row).await {
-            Ok(1) => Ok(Step::Done),
-            // The batch before it is not there, or another one took the position.
-            Ok(_) => self.repair(Some(row)).await.map(step),
-            Err(error) if error.is_taken() => self.repair(Some(row)).await.map(step),
-            Err(error) => Err(error.into()),
+        match self.insert(before, row).await? {
+            Inserted::Stored { .. } => Ok(Step::Done),
+            Inserted::NotBehind | Inserted::Taken => self.repair(Some(row)).await.map(step),
         }
     }
 
     async fn try_confirm(&mut self) -> Result<Step, Stop> {
-        if self.open.is_none() {
-            self.reopen().await?;
-        }
-        let Some(open) = &self.open else { return Ok(Step::Again) };
-        let last = self.recent.last();
-        let (first, next, link) = (last.first.0 as i64, last.next.0 as i64, &last.link.0[..]);
-        let shard = self.database.shard();
-        let row = open.session.client.query_one(&open.confirm, &[&shard, &first, &link, &next]).await?;
-        let (is_last, has_replicas): (bool, bool) = (row.get(0), row.get(1));
-        if !is_last {
+        self.reopen().await?;
+        let open = self.open.as_ref().ok_or(Error::Closed)?;
+        let end = self.table.end(open, self.recent.last()).await?;
+        if !end.is_last {
             self.repair(None).await?;
             return Ok(Step::Again);
         }
         // A primary that was replaced still answers reads. It cannot commit.
-        if has_replicas {
-            open.barrier(&self.database.options().node).await?;
+        if end.has_replicas {
+            self.barrier().await?;
         }
         Ok(Step::Done)
     }
 
-    async fn reopen(&mut self) -> Result<(), Stop> {
-        let session = Session::connect(self.database.server()).await?;
-        let found = read_cluster(&session.client).await?;
-        if found != self.database.cluster() {
-            return Err(Error::Refused("the database now belongs to another cluster".to_owned()).into());
+    /// Opens a session if there is none. Says whether it did.
+    async fn reopen(&mut self) -> Result<bool, Error> {
+        let is_new = self.open.is_none();
+        if is_new {
+            self.open = Some(self.table.connect().await?);
         }
-        let statements = Statements::prepare(&session).await?;
-        let confirm = session.client.prepare(CONFIRM).await?;
-        let barrier = session.client.prepare(BARRIER).await?;
-        self.open = Some(Open { session, statements, confirm, barrier });
+        Ok(is_new)
+    }
+
+    /// Inserts a row. One that came with a warning counts only after a barrier.
+    async fn insert(&self, before: Place, row: &BatchRow) -> Result<Inserted, Error> {
+        let open = self.open.as_ref().ok_or(Error::Closed)?;
+        let inserted = self.table.insert(open, before, row).await?;
+        if let Inserted::Stored { is_warned } = inserted
+            && rules::needs_barrier(is_warned)
+        {
+            self.barrier().await?;
+        }
+        Ok(inserted)
+    }
+
+    async fn barrier(&self) -> Result<(), Error> {
+        let open = self.open.as_ref().ok_or(Error::Closed)?;
+        while self.table.commit(open).await? {}
         Ok(())
+    }
+
+    /// Inserts batches that were lost, in order, until somebody else is faster.
+    async fn insert_again(&self, lost: &[(Place, BatchRow)]) -> Result<(), Error> {
+        for (before, row) in lost {
+            if !matches!(self.insert(*before, row).await?, Inserted::Stored { .. }) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Compares what the database holds from the oldest batch on that we know, and one batch more.
+    async fn compare(&mut self) -> Result<Compared, Error> {
+        let (from, limit) = self.recent.compared();
+        let open = self.open.as_ref().ok_or(Error::Closed)?;
+        let stored = self.table.stored(open, from, limit).await?;
+        Ok(self.recent.compare(&stored))
     }
 
     /// Compares the end of the database with what we know, and appends again what a failover has undone. Says whether
     /// `row` was found and is durable.
     async fn repair(&mut self, row: Option<&BatchRow>) -> Result<bool, Stop> {
-        let Some(open) = &self.open else { return Ok(false) };
-        let (shard, last) = (self.database.shard(), self.recent.last());
-        match self.recent.compare(&open.stored_batches(shard, &self.recent).await?) {
+        let last = self.recent.last();
+        match self.compare().await? {
             Compared::Same => Ok(false),
-            Compared::Continued(place) if row.is_some_and(|row| row.place == place) => {
-                open.barrier(&self.database.options().node).await?;
+            Compared::Continued(place) if row.is_some_and(|row| rules::is_own(row.place == place)) => {
+                if rules::needs_barrier_when_found() {
+                    self.barrier().await?;
+                }
                 Ok(true)
             }
             Compared::Continued(place) => Err(Stop::Refused(fenced(last, place.next))),
@@ -187,7 +185,7 @@ impl Writer {
                     up_to = last.next.0 - 1,
                     "PostgreSQL has lost batches that it had acknowledged; they are appended again"
                 );
-                open.insert_again(&self.database, &self.recent.after(after)).await?;
+                self.insert_again(&self.recent.after(after)).await?;
                 Ok(false)
             }
             Compared::Forked { at } => Err(self.forked(at)),
@@ -200,12 +198,9 @@ impl Writer {
     /// durable, so that another one in their place is no fork.
     pub(super) async fn restore(&mut self, durable: Position) -> Result<bool, Error> {
         loop {
-            if self.open.is_none() {
-                self.reopen().await?;
-            }
-            let Some(open) = &self.open else { return Ok(false) };
+            self.reopen().await?;
             let last = self.recent.last();
-            match self.recent.compare(&open.stored_batches(self.database.shard(), &self.recent).await?) {
+            match self.compare().await? {
                 Compared::Same => return Ok(true),
                 Compared::Continued(_) | Compared::Trimmed { .. } => return Ok(false),
                 Compared::Lost { after } => {
@@ -217,7 +212,7 @@ impl Writer {
                         batches = lost.len(),
                         "PostgreSQL lacks batches that this node has received from the owner; they are appended again"
                     );
-                    open.insert_again(&self.database, &lost).await?;
+                    self.insert_again(&lost).await?;
                 }
                 Compared::Forked { at } if at >= durable => self.recent.truncate(at),
                 Compared::Forked { at } => return Err(self.forked(at).into()),
@@ -259,7 +254,7 @@ impl Writer {
             tracing::warn!(%error, "the database cannot be used; trying again");
         }
         self.open = None;
-        tokio::time::sleep(*wait).await;
+        self.table.pause(*wait).await;
         *wait = (*wait * 2).min(MAX_RETRY);
     }
 }
@@ -270,94 +265,4 @@ fn step(is_durable: bool) -> Step {
 
 fn fenced(last: Place, expected: Position) -> Refusal {
     Refusal::Fenced { expected, found: last.next }
-}
-
-impl Open {
-    /// Inserts a row and returns how many were inserted: none when the row before is not there. A row that came with a
-    /// warning counts only after a barrier.
-    async fn insert(&self, database: &Database, before: Place, row: &BatchRow) -> Result<u64, Error> {
-        let (first, next) = (row.place.first.0 as i64, row.place.next.0 as i64);
-        let (link, body) = (&row.place.link.0[..], &row.body[..]);
-        let (before_first, before_link) = (before.first.0 as i64, &before.link.0[..]);
-        let shard = database.shard();
-        let batch: [&(dyn ToSql + Sync); 10] = [
-            &shard,
-            &first,
-            &next,
-            &row.at,
-            &row.epoch,
-            &link,
-            &row.codec,
-            &body,
-            &before_first,
-            &before_link,
-        ];
-        self.session.take_warning();
-        let append =
-            async |rows: Option<&TableRows>| self.statements.append(&self.session, &batch, rows).await;
-        let inserted = match append(row.rows.as_deref()).await {
-            // The server refuses a value of the tables. The ledger matters more.
-            Err(error) if error.is_unusable_value() && row.rows.is_some() => {
-                tracing::error!(%error, position = first, "the tables cannot hold all content of a batch");
-                append(row.rows.as_deref().map(TableRows::without_json).as_ref()).await
-            }
-            inserted => inserted,
-        };
-        let inserted = match inserted {
-            Err(error) if error.is_of_tables() && row.rows.is_some() => {
-                tracing::error!(%error, position = first, "the tables cannot be written; run `lessor tables rebuild` later");
-                append(None).await?
-            }
-            inserted => inserted?,
-        };
-        if self.session.take_warning() && inserted == 1 {
-            self.barrier(&database.options().node).await?;
-        }
-        Ok(inserted)
-    }
-
-    async fn barrier(&self, node: &str) -> Result<(), Error> {
-        loop {
-            self.session.take_warning();
-            self.session.client.execute(&self.barrier, &[&node]).await?;
-            if !self.session.take_warning() {
-                return Ok(());
-            }
-        }
-    }
-
-    /// Inserts batches that were lost, in order, until somebody else is faster.
-    async fn insert_again(&self, database: &Database, lost: &[(Place, BatchRow)]) -> Result<(), Error> {
-        for (before, row) in lost {
-            match self.insert(database, *before, row).await {
-                Ok(1) => {}
-                Ok(_) => break,
-                Err(error) if error.is_taken() => break,
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(())
-    }
-
-    async fn stored_batches(&self, shard: i32, recent: &Recent) -> Result<Vec<Place>, Error> {
-        stored_batches(&self.session, shard, recent).await
-    }
-}
-
-/// What the database holds from the oldest batch on that we know, and one batch more.
-async fn stored_batches(session: &Session, shard: i32, recent: &Recent) -> Result<Vec<Place>, Error> {
-    let limit = recent.len() as i64 + 2;
-    let from = recent.base().first.0 as i64;
-    let rows = session.client.query(COMPARE, &[&shard, &from, &limit]).await?;
-    rows.iter().map(Place::read).collect()
-}
-
-/// How the database stands to the batches that a standby holds.
-pub fn standing(database: &Database, kept: &Kept) -> Result<Standing, Error> {
-    let Some((recent, durable)) = kept.batches() else { return Ok(Standing::Whole) };
-    let shard = database.shard();
-    database.run(move |session| async move {
-        let stored = stored_batches(&session, shard, &recent).await?;
-        Ok(recent.compare(&stored).standing(durable))
-    })
 }

@@ -106,7 +106,7 @@ impl BatchRow {
     }
 
     /// The body as it was appended.
-    pub(super) fn unpack(&self) -> Result<Vec<u8>, Error> {
+    pub fn unpack(&self) -> Result<Vec<u8>, Error> {
         match self.codec {
             PLAIN => Ok(self.body.to_vec()),
             ZSTD => zstd::bulk::decompress(&self.body, MAX_BATCH_BYTES).map_err(|_| self.damaged()),
@@ -115,7 +115,7 @@ impl BatchRow {
     }
 
     /// Checks the row behind the link of the row before it, and returns its body.
-    pub(crate) fn verify(&self, before: Link) -> Result<Vec<u8>, Error> {
+    pub fn verify(&self, before: Link) -> Result<Vec<u8>, Error> {
         let body = self.unpack()?;
         let Place { first, next, link } = self.place;
         if before.then(first, next, &body) == link { Ok(body) } else { Err(self.damaged()) }
@@ -127,10 +127,7 @@ impl BatchRow {
     }
 
     /// The records of an unpacked body, with their positions.
-    pub(super) fn records<'a>(
-        &self,
-        body: &'a [u8],
-    ) -> impl Iterator<Item = Result<(Position, &'a [u8]), Error>> {
+    pub fn records<'a>(&self, body: &'a [u8]) -> impl Iterator<Item = Result<(Position, &'a [u8]), Error>> {
         let damaged = self.damaged();
         let mut damaged = Some(damaged);
         (self.place.first.0..).map(Position).zip(split_body(body, self.count())).map_while(

@@ -5,19 +5,21 @@
 //! standby, the writer waits for a receipt after its append.
 
 use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio::time::timeout;
 
 use super::batch_row::{BatchRow, Place};
 use super::recent::Recent;
+use super::rules;
 use crate::Position;
 
 /// A writer that waits longer than this for a standby says so, and new work is refused.
-const MAX_RECEIPT: Duration = Duration::from_secs(2);
+pub(super) const MAX_RECEIPT: Duration = Duration::from_secs(2);
 
 /// How an owner feeds standbys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -159,27 +161,34 @@ impl Feed {
         self.0.lacks_standby.store(false, Ordering::Release);
     }
 
-    /// Returns when a standby holds everything before `next`, at once if answers do not wait for that.
-    pub(super) async fn received(&self, next: Position) {
-        self.received_after(next, MAX_RECEIPT).await;
-    }
-
-    async fn received_after(&self, next: Position, patience: Duration) {
-        if !self.0.options.answers_wait_for_standby {
-            return;
+    /// Waits until a standby holds everything before `next`, but no longer than `patience`. Says whether one does, also if answers
+    /// do not wait for that.
+    pub(super) async fn received(&self, next: Position, patience: impl Future<Output = ()>) -> bool {
+        if !rules::waits_for_receipt(self.0.options.answers_wait_for_standby) {
+            return true;
         }
         let mut changes = self.0.changes.subscribe();
         let is_received = || self.state().subscribers.values().any(|subscriber| subscriber.received >= next);
-        let received = changes.wait_for(|_| is_received());
-        if timeout(patience, received).await.is_err() {
-            tracing::error!(
-                "no standby receives what is appended, and answers wait for one (cluster.answers_wait_for_standby); \
-                 new work is refused until a standby is connected"
-            );
-            self.change(|_| self.0.lacks_standby.store(true, Ordering::Release));
-            let _ = changes.wait_for(|_| is_received()).await;
-            self.0.lacks_standby.store(false, Ordering::Release);
-            tracing::info!("a standby receives what is appended again");
+        let received = pin!(changes.wait_for(|_| is_received()));
+        let lacks_standby = &self.0.lacks_standby;
+        tokio::select! {
+            biased;
+            _ = received => {
+                if lacks_standby.swap(false, Ordering::AcqRel) {
+                    tracing::info!("a standby receives what is appended again");
+                }
+                true
+            }
+            () = patience => {
+                if !lacks_standby.swap(true, Ordering::AcqRel) {
+                    tracing::error!(
+                        "no standby receives what is appended, and answers wait for one (cluster.answers_wait_for_standby); \
+                         new work is refused until a standby is connected"
+                    );
+                    self.change(|_| {});
+                }
+                false
+            }
         }
     }
 
@@ -299,6 +308,8 @@ impl Drop for Subscription {
 
 #[cfg(test)]
 mod tests {
+    use std::future::pending;
+
     use super::*;
     use crate::{BatchBuilder, ClusterId, Link};
     use futures_util::FutureExt;
@@ -389,17 +400,14 @@ mod tests {
         let (first, lacks) = (row(origin(), 10), feed.lacks_standby());
         feed.publish(&first);
         let next = first.place.next;
-        let mut waiting = std::pin::pin!(feed.received_after(next, Duration::ZERO));
-        while !lacks.load(Ordering::Acquire) {
-            assert!(waiting.as_mut().now_or_never().is_none());
-            tokio::task::yield_now().await;
-        }
+        assert!(!feed.received(next, async {}).await);
+        assert!(lacks.load(Ordering::Acquire));
         let standby = feed.subscribe("b", 1, origin()).await;
         standby.receipts().received(origin().next);
-        assert!(feed.received(next).now_or_never().is_none(), "it has not received this batch");
+        assert!(feed.received(next, pending()).now_or_never().is_none(), "it has not received this batch");
         standby.receipts().received(next);
-        waiting.await;
+        assert!(feed.received(next, pending()).await);
         assert!(!lacks.load(Ordering::Acquire));
-        assert!(owned(1, false).received(next).now_or_never().is_some(), "nobody asked for it");
+        assert!(owned(1, false).received(next, pending()).now_or_never().is_some(), "nobody asked for it");
     }
 }

@@ -69,15 +69,14 @@ impl Membership {
         Ok(())
     }
 
-    /// The other nodes that could take over from the owner.
+    /// The other nodes that could take over.
     pub async fn rivals(&mut self) -> Result<Vec<Rival>, Error> {
-        let (shard, (_, instance)) = (self.shard(), self.identity());
+        let (_, instance) = self.identity();
         let sql = format!(
             "SELECT node, held_on = {SERVER}, held_epoch, held, (extract(epoch FROM now() - seen) * 1000)::int8 \
-             FROM lessor.node WHERE hot AND NOT draining AND instance NOT IN (0, $2) AND node NOT IN \
-             (SELECT node FROM lessor.shard_owner WHERE shard = $1) ORDER BY node"
+             FROM lessor.node WHERE hot AND NOT draining AND instance NOT IN (0, $1) ORDER BY node"
         );
-        let rows = self.session().await?.client.query(&sql, &[&shard, &instance]).await?;
+        let rows = self.session().await?.client.query(&sql, &[&instance]).await?;
         let rival = |row: &tokio_postgres::Row| Rival {
             node: row.get(0),
             holding: row

@@ -13,6 +13,7 @@ use super::Error;
 use super::batch_row::{BatchRow, Place};
 use super::holdings::Holding;
 use super::recent::{Compared, Recent};
+use super::rules;
 use crate::{Link, Position, Visit};
 
 /// Cheap to clone: clones share their content.
@@ -143,13 +144,25 @@ impl Kept {
 
     /// A batch was read from the database. `body` is that of the row, unpacked. Fails when another batch is known to be durable at
     /// its position.
-    pub(super) fn found(&self, row: &BatchRow, body: &[u8]) -> Result<(), Error> {
+    pub fn found(&self, row: &BatchRow, body: &[u8]) -> Result<(), Error> {
         self.held().found(row, body)
     }
 
     /// The position before which all batches are known to be durable.
     pub fn known_durable(&self) -> Position {
         self.held().durable
+    }
+
+    /// What to read from the database to see how it stands to the batches: from which position on, and how many batches at
+    /// most. None while nothing is held.
+    pub fn compared(&self) -> Option<(Position, usize)> {
+        self.held().recent.as_ref().map(Recent::compared)
+    }
+
+    /// How the database stands to the batches, with what it has stored from that position on.
+    pub fn standing(&self, stored: &[Place]) -> Standing {
+        let held = self.held();
+        held.recent.as_ref().map_or(Standing::Whole, |recent| recent.compare(stored).standing(held.durable))
     }
 
     /// The batches, and the position before which they are known to be durable.
@@ -197,7 +210,7 @@ impl Held {
 
     fn ready(&self, from: Position) -> Vec<BatchRow> {
         let Some(recent) = &self.recent else { return Vec::new() };
-        let ready = recent.rows_from(from).take_while(|row| row.place.next <= self.durable);
+        let ready = recent.rows_from(from).take_while(|row| rules::is_ready(row.place.next <= self.durable));
         ready.map(BatchRow::bare).collect()
     }
 
@@ -226,7 +239,7 @@ impl Held {
 
 impl Compared {
     /// How the database stands to the batches of a node, of which those before `durable` were durable.
-    pub(super) fn standing(self, durable: Position) -> Standing {
+    fn standing(self, durable: Position) -> Standing {
         match self {
             Compared::Same | Compared::Continued(_) | Compared::Trimmed { .. } => Standing::Whole,
             Compared::Lost { after } if after.next >= durable => Standing::Whole,

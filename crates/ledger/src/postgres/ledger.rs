@@ -1,24 +1,21 @@
 //! The ledger of one shard, as its writer sees it.
 
 use std::future::Future;
-use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use authority::{Event, State, Time};
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
-use tokio::time::timeout;
 
 use super::Error;
-use super::append::Writer;
-use super::batch_row::{BatchRow, Place, position};
+use super::appender::Appender;
+use super::batch_row::{Place, position};
 use super::feed::Feed;
 use super::kept::Kept;
 use super::reader::PostgresReader;
-use super::recent::Recent;
 use super::shared::Database;
 use super::snapshot::Sink;
+use super::sql_table::SqlTable;
 use super::tables::{Follower, TableRows, Tables, missing_changes};
 use super::trim::trim;
 use crate::{
@@ -26,25 +23,19 @@ use crate::{
     Refusal, SnapshotError, SnapshotSink, StopWaiting, WantedChanges, record,
 };
 
-/// How often an owner that waits for a standby looks whether it still owns the ledger.
-const CONFIRM_WHILE_WAITING: Duration = Duration::from_secs(2);
-
 pub struct PostgresLedger {
     database: Database,
     reader: PostgresReader,
-    writer: Writer,
+    appender: Appender<SqlTable>,
     /// The session of the writer runs on the thread that appends. `None` only while it is dropped.
     runtime: Option<Runtime>,
     /// Set when nobody waits for the outcome any more.
     stop: watch::Sender<bool>,
     space: DiskSpace,
-    epoch: u64,
     /// What the tables lack, for the first batch.
     missing: Option<Changes>,
     /// Writes tables that follow.
     follower: Option<Follower>,
-    /// Gets every batch, for the standbys.
-    feed: Option<Feed>,
 }
 
 impl PostgresLedger {
@@ -62,15 +53,13 @@ impl PostgresLedger {
             tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Error::from)?;
         Ok(PostgresLedger {
             reader: PostgresReader::new(database.clone()),
-            writer: Writer::new(database.clone(), last),
+            appender: Appender::new(SqlTable(database.clone()), last),
             database,
             runtime: Some(runtime),
             stop: watch::Sender::new(false),
             space: DiskSpace::Plenty,
-            epoch: 0,
             missing: None,
             follower: None,
-            feed: None,
         })
     }
 
@@ -78,20 +67,16 @@ impl PostgresLedger {
     /// batches that are appended from then on go to the feed.
     pub fn open_after(database: Database, kept: &Kept, feed: Feed) -> Result<PostgresLedger, LedgerError> {
         let mut ledger = PostgresLedger::open(database)?;
-        ledger.feed = Some(feed);
-        let Some((recent, durable)) = kept.batches() else { return Ok(ledger) };
-        let found = std::mem::replace(&mut ledger.writer.recent, recent).last();
+        ledger.appender.set_feed(feed);
         let runtime = ledger.runtime.as_ref().ok_or(Error::Closed)?;
-        if runtime.block_on(ledger.writer.restore(durable))? {
+        if runtime.block_on(ledger.appender.restore(kept))? {
             ledger.database.set_readable(ledger.last().next);
-        } else {
-            ledger.writer.recent = Recent::new(found);
         }
         Ok(ledger)
     }
 
     fn last(&self) -> Place {
-        self.writer.recent.last()
+        self.appender.last()
     }
 
     /// What a batch writes beside the ledger.
@@ -107,19 +92,6 @@ impl PostgresLedger {
             (Tables::Following | Tables::Off, _) => TableRows::created_only(changes, context),
         }
     }
-}
-
-/// Waits until a standby has received what was appended. The standbys of an owner that was replaced follow another one, so this
-/// owner looks meanwhile whether it still owns the ledger.
-async fn wait_for_receipt(
-    writer: &mut Writer,
-    received: impl Future<Output = ()>,
-) -> Result<(), AppendError> {
-    let mut received = pin!(received);
-    while timeout(CONFIRM_WHILE_WAITING, received.as_mut()).await.is_err() {
-        writer.confirm().await?;
-    }
-    Ok(())
 }
 
 /// Runs until it is done or nobody waits for it any more.
@@ -149,33 +121,12 @@ impl Ledger for PostgresLedger {
     }
 
     fn append(&mut self, batch: &Batch) -> Result<(), AppendError> {
-        let last = self.last();
-        if batch.first() != last.next {
-            return Err(Refusal::Fenced { expected: last.next, found: batch.first() }.into());
-        }
-        if batch.is_empty() {
+        if batch.is_empty() && batch.first() == self.next() {
             return self.confirm();
         }
-        let first_epoch = first_epoch(batch, self.epoch);
-        if let Some(epoch) = first_epoch {
-            self.epoch = epoch;
-            self.feed.iter().for_each(|feed| feed.begin(&self.writer.recent, epoch));
-        }
-        let mut row = BatchRow::new(batch, last.link, self.epoch);
-        self.feed.iter().for_each(|feed| feed.publish(&row));
-        row.rows = batch.changes().map(|changes| Arc::new(self.rows(changes)));
-        let feed = self.feed.as_ref();
-        let append = async {
-            self.writer.append(row).await?;
-            if let Some(feed) = feed {
-                feed.durable(batch.next());
-                // No answer rests on the first batch, and no standby knows of this owner before it.
-                if first_epoch.is_none() {
-                    wait_for_receipt(&mut self.writer, feed.received(batch.next())).await?;
-                }
-            }
-            Ok(())
-        };
+        let mut prepared = self.appender.prepare(batch)?;
+        prepared.row.rows = batch.changes().map(|changes| Arc::new(self.rows(changes)));
+        let append = self.appender.append(prepared);
         let appended = block_on(self.runtime.as_ref(), &self.stop, append);
         match &appended {
             Ok(()) => {
@@ -193,7 +144,7 @@ impl Ledger for PostgresLedger {
     }
 
     fn confirm(&mut self) -> Result<(), AppendError> {
-        block_on(self.runtime.as_ref(), &self.stop, self.writer.confirm())
+        block_on(self.runtime.as_ref(), &self.stop, self.appender.confirm())
     }
 
     fn has_other_writers(&self) -> bool {
@@ -275,7 +226,6 @@ impl Ledger for PostgresLedger {
 impl Drop for PostgresLedger {
     /// The last owner may be an asynchronous task, where a runtime must not be waited for.
     fn drop(&mut self) {
-        self.feed.iter().for_each(Feed::end);
         // Without a writer, readers follow whoever writes.
         self.database.set_readable(Position(u64::MAX));
         if let Some(runtime) = self.runtime.take() {
@@ -295,11 +245,7 @@ fn tables_position(database: &Database) -> Result<Position, Error> {
     })
 }
 
-/// The epoch of a batch with which a node takes over. Only the first batch of a writer has one.
-fn first_epoch(batch: &Batch, known: u64) -> Option<u64> {
-    if known > 0 { None } else { epoch_of(batch) }
-}
-
+/// The epoch of a batch with which a node takes over.
 pub(super) fn epoch_of(batch: &Batch) -> Option<u64> {
     batch.records().find_map(|(_, bytes)| match record::decode(bytes).ok()?.event {
         Event::OwnerTookOver(event) => Some(event.epoch),

@@ -10,11 +10,11 @@ use tokio_postgres::GenericClient;
 use tokio_postgres::types::ToSql;
 
 use super::Error;
-use super::batch_row::position;
+use super::batch_row::{link, position};
 use super::connection::{Heard, Session};
 use super::schema::RECORD_FORMAT;
 use super::shared::Database;
-use crate::Position;
+use crate::{Link, Position};
 
 /// The first key of the advisory lock of an owner; the second is the shard.
 const LOCK_CLASS: i32 = 0x4c45_5353;
@@ -25,11 +25,11 @@ const CHANNEL: &str = "lessor_owner";
 const HELD: &str = "pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 2 AND objid = $1::int4::oid \
     AND classid = $2::int4::oid AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
 
-const OBSERVE: &str = "SELECT (SELECT next FROM lessor.batch WHERE shard = $1 ORDER BY first DESC LIMIT 1), \
+const OBSERVE: &str = "SELECT last.next, \
     EXISTS (SELECT 1 FROM {HELD}), owner.node, owner.address, owner.epoch, coalesce(node.beat, 0), \
     coalesce((extract(epoch FROM now() - node.seen) * 1000)::int8, 0), \
-    EXISTS (SELECT 1 FROM lessor.node WHERE node = $3 AND instance = $4 AND draining) \
-    FROM (SELECT 1) AS one LEFT JOIN lessor.shard_owner AS owner ON owner.shard = $1 \
+    EXISTS (SELECT 1 FROM lessor.node WHERE node = $3 AND instance = $4 AND draining), last.link \
+    FROM (SELECT 1) AS one LEFT JOIN (SELECT next, link FROM lessor.batch WHERE shard = $1 ORDER BY first DESC LIMIT 1) AS last ON true LEFT JOIN lessor.shard_owner AS owner ON owner.shard = $1 \
     LEFT JOIN lessor.node ON node.node = owner.node";
 
 /// Writes the row of a node, unless another process holds its name: `$9` takes the name from that process. A process that
@@ -64,6 +64,8 @@ pub struct Membership {
 pub struct Observed {
     /// Where the ledger continues.
     pub next: Position,
+    /// Stands for everything before.
+    pub link: Link,
     /// Whether a session holds the owner's lock.
     pub is_locked: bool,
     pub owner: Option<OwnerRow>,
@@ -224,10 +226,11 @@ impl Membership {
         });
         let next: Option<i64> = row.get(0);
         let next = next.ok_or_else(|| Error::Damaged("a shard has no batch".to_owned()))?;
+        let link = link(row.get(8))?;
         let beat = row.get::<_, i64>(5) as u64;
         let beat_age_ms = row.get::<_, i64>(6).max(0) as u64;
         let (is_locked, is_draining) = (row.get(1), row.get(7));
-        Ok(Observed { next: position(next), is_locked, owner, beat, beat_age_ms, is_draining })
+        Ok(Observed { next: position(next), link, is_locked, owner, beat, beat_age_ms, is_draining })
     }
 
     /// Takes the owner's lock if it is free. The session holds it until it ends or gives it back.
@@ -254,7 +257,7 @@ impl Membership {
         let (shard, instance) = (self.database.shard(), self.instance);
         let session = self.session().await?;
         // With the row: a time from when this node owned the shard before is no time of this owner.
-        let sql = "WITH beat AS (UPDATE lessor.node SET beat = $6, seen = now() WHERE node = $2 AND instance = $7) \
+        let sql = "WITH beat AS (UPDATE lessor.node SET beat = $6, seen = now(), hot = false WHERE node = $2 AND instance = $7) \
                    INSERT INTO lessor.shard_owner VALUES ($1, $2, $3, $4, $5, now()) ON CONFLICT (shard) DO UPDATE SET \
                    node = excluded.node, address = excluded.address, epoch = excluded.epoch, reason = excluded.reason, \
                    since = now() WHERE shard_owner.epoch <= excluded.epoch";

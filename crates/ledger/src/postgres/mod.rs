@@ -6,7 +6,9 @@
 
 mod admin;
 mod append;
+mod appender;
 mod batch_row;
+mod batch_table;
 mod connection;
 mod error;
 mod feed;
@@ -20,18 +22,21 @@ mod offsets;
 mod page;
 mod reader;
 mod recent;
+mod rules;
 mod schema;
 mod server;
 mod shared;
 mod snapshot;
+mod sql_table;
 mod tables;
 mod trim;
 
 use std::sync::Arc;
 
 pub use admin::{Description, Finalized, Node, connected_nodes, describe, finalize, replace_key};
-pub use append::standing;
+pub use appender::{Appender, Prepared};
 pub use batch_row::{BatchRow, Place};
+pub use batch_table::{BatchTable, End, Inserted};
 pub use error::Error;
 pub use feed::{Fed, Feed, FeedOptions, Receipts, Subscription};
 pub use holdings::{Holding, Rival};
@@ -45,6 +50,7 @@ pub use reader::PostgresReader;
 pub use schema::{Cluster, SCHEMA_VERSION, initialize};
 pub use server::Server;
 pub use shared::Database;
+pub use sql_table::standing;
 pub use tables::{Difference, Rebuilt, Tables, Verified, WhatDiffers, rebuild, verify};
 
 use crate::Storage;

@@ -48,8 +48,9 @@ impl Recent {
         self.rows.back().map_or(self.base, |row| row.place)
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.rows.len()
+    /// What to read from the database to compare it: from which position on, and how many batches at most.
+    pub(super) fn compared(&self) -> (Position, usize) {
+        (self.base.first, self.rows.len() + 2)
     }
 
     /// The oldest batch to compare.

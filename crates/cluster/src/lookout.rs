@@ -1,0 +1,228 @@
+//! The judgement of a standby: what to read, whether the owner is gone, whether it is this node's turn to take over,
+//! and at which time.
+//!
+//! It has no clock, no database and no thread, so that production and a simulator drive the same code.
+
+use std::time::{Duration, Instant};
+
+use authority::{Position, Time};
+use coordinator::Standby;
+use ledger::postgres::{Holding, Observed, Rival, Stream};
+
+use crate::owner_time::OwnerTime;
+use crate::rules;
+use crate::suspicion::{Suspicion, Watch};
+
+/// How often a standby looks at the ledger and the owner. The database tells of handovers, not of a death.
+const LOOK: Duration = Duration::from_millis(100);
+/// The same for a standby that is fed by the owner.
+const LOOK_WHILE_FED: Duration = Duration::from_millis(500);
+/// The same after the stream of the owner was lost: the server notices a moment later that the session has ended too.
+const LOOK_ALARMED: Duration = Duration::from_millis(20);
+/// After a failover of the database, a standby that was not seen any more gets this long to say what it holds.
+const YIELD: Duration = Duration::from_secs(3);
+/// A failover may have undone the row of another standby, which writes it again at its next look.
+const INTRODUCTION: Duration = Duration::from_secs(1);
+/// One that has not been seen for this long does not come back with what it held.
+const FORGOTTEN: Duration = Duration::from_secs(600);
+/// A node that was seen within this time can take over.
+pub(crate) const ALIVE: Duration = Duration::from_secs(6);
+
+/// What a standby reads from the database next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ToRead {
+    /// It has everything, or the owner sends it.
+    Nothing,
+    /// The database ends before what the standby has applied, or otherwise: which batches it holds tells why.
+    Comparison,
+    Records,
+}
+
+pub struct Lookout {
+    watch: Watch,
+    time: OwnerTime,
+    /// Since when it leaves the takeover to others.
+    yields_since: Option<Instant>,
+}
+
+impl Lookout {
+    /// An owner that is silent for `takeover_after` is suspected.
+    pub fn new(takeover_after: Duration) -> Lookout {
+        Lookout { watch: Watch::new(takeover_after), time: OwnerTime::default(), yields_since: None }
+    }
+
+    /// Nothing could be seen for a while, so silence counts from now on.
+    pub fn restart(&mut self) {
+        self.watch.restart();
+        self.yields_since = None;
+    }
+
+    /// What to read of the ledger that was observed. `held` is where the batches end that were received.
+    pub fn to_read(
+        standby: Option<&Standby>,
+        observed: &Observed,
+        held: Option<Position>,
+        is_fed: bool,
+    ) -> ToRead {
+        let next = observed.next;
+        match standby.map(Standby::next) {
+            Some(applied) if applied > next => ToRead::Comparison,
+            Some(applied) if applied == next => {
+                let is_same = standby.is_some_and(|standby| standby.is_at(next, Some(observed.link)));
+                if is_same { ToRead::Nothing } else { ToRead::Comparison }
+            }
+            // What the owner has sent is applied when the owner says that it is durable.
+            Some(_) if is_fed && held >= Some(next) => ToRead::Nothing,
+            _ => ToRead::Records,
+        }
+    }
+
+    /// Notes what was observed, and the epoch and the time of the newest record. Says whether the owner seems to be gone.
+    /// `was_told` means that some node has said that something changed; `clock` never steps.
+    pub fn looked(
+        &mut self,
+        observed: &Observed,
+        newest: Option<(u64, Time)>,
+        was_told: bool,
+        (now, clock): (Instant, Time),
+    ) -> Option<Suspicion> {
+        if let Some((epoch, time)) = newest {
+            self.time.heard(epoch, time, clock);
+        }
+        if let Some(owner) = &observed.owner
+            && observed.beat > 0
+        {
+            self.time.beat(owner.epoch, Time(observed.beat), observed.beat_age_ms, clock);
+        }
+        let suspicion = self.watch.judge(observed, was_told, now);
+        if suspicion.is_none() {
+            self.yields_since = None;
+        }
+        suspicion
+    }
+
+    /// Notes a change of the owner's stream. Says whether it is time to look at the database.
+    pub fn stream_changed(&mut self, before: &Stream, after: &Stream, (now, clock): (Instant, Time)) -> bool {
+        if let Some((epoch, time)) = after.time {
+            self.time.heard(epoch, time, clock);
+        }
+        if after.losses > before.losses {
+            self.watch.lost_stream(before.fed_by.unwrap_or_default(), now);
+        }
+        after.fed_by.is_none() && before.fed_by.is_some()
+    }
+
+    /// Whether this standby, which holds this much, may take over now although the database may have failed over. An owner that lives
+    /// appends again what is lost, and the lock that it has lost is no sign of its death. Of the standbys the one that holds most goes
+    /// first; `rivals` are the others.
+    pub fn goes_first(
+        &mut self,
+        (why, epoch): (Suspicion, u64),
+        stream: &Stream,
+        (holding, rivals): (Holding, &[Rival]),
+        now: Instant,
+    ) -> bool {
+        let is_gone = match why {
+            Suspicion::NoOwner | Suspicion::Disconnected | Suspicion::Silent(_) => true,
+            Suspicion::Unlocked | Suspicion::Released => {
+                let has_lost_stream = stream.fed_by.is_none() && self.watch.has_lost_stream(epoch);
+                has_lost_stream || self.watch.is_silent(now)
+            }
+        };
+        let waited = now.duration_since(*self.yields_since.get_or_insert(now));
+        rules::passes(
+            is_gone && waited >= INTRODUCTION && rivals.iter().all(|rival| lets_pass(rival, holding, waited)),
+        )
+    }
+
+    /// How long to wait before the next look.
+    pub fn pause(&self, is_fed: bool, is_locked: bool, now: Instant) -> Duration {
+        match is_fed && is_locked {
+            _ if self.watch.is_alarmed(now) => LOOK_ALARMED,
+            true => LOOK_WHILE_FED,
+            false => LOOK,
+        }
+    }
+
+    /// What is known of the owner's time.
+    pub fn time(&self) -> OwnerTime {
+        self.time.clone()
+    }
+}
+
+/// Whether another node lets one pass that holds this much and has `waited` for the others.
+fn lets_pass(rival: &Rival, holding: Holding, waited: Duration) -> bool {
+    let seen = Duration::from_millis(rival.seen_ms);
+    match rival.holding {
+        Some(other) => other <= holding || seen >= ALIVE,
+        None => seen >= FORGOTTEN || (seen >= ALIVE && waited >= YIELD),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn c9_after_a_failover_an_owner_without_a_lock_is_not_replaced_while_it_may_live() {
+        use ledger::Link;
+        use ledger::postgres::OwnerRow;
+        let owner = OwnerRow { node: "a".to_owned(), address: String::new(), epoch: 1 };
+        let observed = Observed {
+            next: Position(5),
+            link: Link([0; 16]),
+            is_locked: false,
+            owner: Some(owner),
+            beat: 0,
+            beat_age_ms: 0,
+            is_draining: false,
+        };
+        let (start, holding) = (Instant::now(), Holding::default());
+        let at = |ms| start + Duration::from_millis(ms);
+        let followed = || {
+            let mut lookout = Lookout::new(Duration::from_secs(3));
+            lookout.looked(&observed, None, false, (start, Time::ZERO));
+            lookout
+        };
+        let (fed, lost) =
+            (Stream { fed_by: Some(1), ..Stream::default() }, Stream { losses: 1, ..Stream::default() });
+        let mut lookout = followed();
+        for why in [Suspicion::Unlocked, Suspicion::Released] {
+            let goes_first = |lookout: &mut Lookout, stream, ms| {
+                lookout.goes_first((why, 1), stream, (holding, &[]), at(ms))
+            };
+            assert!(!goes_first(&mut lookout, &fed, 2_900), "{why}: it may live");
+            assert!(goes_first(&mut lookout, &fed, 3_000), "{why}: it is silent");
+        }
+        let goes_first = |lookout: &mut Lookout, why, epoch, stream: &Stream| {
+            lookout.goes_first((why, epoch), stream, (holding, &[]), at(200))
+        };
+        lookout.stream_changed(&fed, &lost, (at(100), Time::ZERO));
+        assert!(goes_first(&mut lookout, Suspicion::Unlocked, 1, &lost), "its stream ended too");
+        assert!(!goes_first(&mut lookout, Suspicion::Unlocked, 1, &fed), "its stream came back");
+        assert!(!goes_first(&mut lookout, Suspicion::Unlocked, 2, &lost), "that was another owner");
+        assert!(goes_first(&mut followed(), Suspicion::Disconnected, 1, &lost));
+        let silent = Suspicion::Silent(Duration::from_secs(3));
+        assert!(goes_first(&mut followed(), silent, 1, &fed));
+    }
+
+    #[test]
+    fn the_node_that_holds_most_goes_first_and_one_that_is_silent_is_not_waited_for_without_end() {
+        let holding = |epoch, next| Holding { epoch, next: Position(next) };
+        let rival = |holding, seen: Duration| Rival {
+            node: "b".to_owned(),
+            holding,
+            seen_ms: seen.as_millis() as u64,
+        };
+        let (own, now, long) = (holding(2, 100), Duration::ZERO, YIELD);
+        for (other, passes) in [(holding(2, 100), true), (holding(2, 101), false), (holding(1, 200), true)] {
+            assert_eq!(lets_pass(&rival(Some(other), now), own, now), passes, "{other:?}");
+        }
+        assert!(!lets_pass(&rival(Some(holding(3, 50)), now), own, long), "a later owner has written it");
+        assert!(lets_pass(&rival(Some(holding(3, 50)), ALIVE), own, now), "it is gone");
+        assert!(!lets_pass(&rival(None, now), own, long), "it lives, and has not said what it holds");
+        assert!(!lets_pass(&rival(None, ALIVE), own, now), "it may not have noticed the failover yet");
+        assert!(lets_pass(&rival(None, ALIVE), own, long));
+        assert!(lets_pass(&rival(None, FORGOTTEN), own, now));
+    }
+}

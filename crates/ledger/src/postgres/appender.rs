@@ -1,0 +1,98 @@
+//! The writer of an owner: the append protocol, and the feed of the standbys beside it.
+
+use super::Error;
+use super::append::Writer;
+use super::batch_row::{BatchRow, Place};
+use super::batch_table::BatchTable;
+use super::feed::{Feed, MAX_RECEIPT};
+use super::kept::Kept;
+use super::ledger::epoch_of;
+use super::recent::Recent;
+use super::rules;
+use crate::{AppendError, Batch, Refusal};
+
+/// Has no thread, no clock and no runtime of its own, so that production and a simulator drive the same code.
+pub struct Appender<T: BatchTable> {
+    writer: Writer<T>,
+    feed: Option<Feed>,
+    epoch: u64,
+}
+
+/// A batch that the standbys are sent already.
+pub struct Prepared {
+    pub(super) row: BatchRow,
+    /// Whether the batch begins an epoch.
+    is_first: bool,
+}
+
+impl<T: BatchTable> Appender<T> {
+    /// Appends behind this batch.
+    pub fn new(table: T, last: Place) -> Appender<T> {
+        Appender { writer: Writer::new(table, last), feed: None, epoch: 0 }
+    }
+
+    /// The batches that are appended from now on go to the feed.
+    pub fn set_feed(&mut self, feed: Feed) {
+        self.feed = Some(feed);
+    }
+
+    /// The last batch.
+    pub fn last(&self) -> Place {
+        self.writer.recent.last()
+    }
+
+    /// Appends what a standby holds beyond the end of the database. Says whether anything was held, and the database ends with it now.
+    pub async fn restore(&mut self, kept: &Kept) -> Result<bool, Error> {
+        let held = kept.batches().filter(|_| rules::appends_again(true));
+        let Some((recent, durable)) = held else { return Ok(false) };
+        let found = std::mem::replace(&mut self.writer.recent, recent).last();
+        let is_restored = self.writer.restore(durable).await?;
+        if !is_restored {
+            self.writer.recent = Recent::new(found);
+        }
+        Ok(is_restored)
+    }
+
+    /// Sends a batch to the standbys, which hold it until they know that it is durable.
+    pub fn prepare(&mut self, batch: &Batch) -> Result<Prepared, AppendError> {
+        let last = self.last();
+        if batch.first() != last.next {
+            return Err(Refusal::Fenced { expected: last.next, found: batch.first() }.into());
+        }
+        // Only the first batch of a writer has an epoch.
+        let first_epoch = if self.epoch > 0 { None } else { epoch_of(batch) };
+        if let Some(epoch) = first_epoch {
+            self.epoch = epoch;
+            self.feed.iter().for_each(|feed| feed.begin(&self.writer.recent, epoch));
+        }
+        let row = BatchRow::new(batch, last.link, self.epoch);
+        self.feed.iter().for_each(|feed| feed.publish(&row));
+        Ok(Prepared { row, is_first: first_epoch.is_some() })
+    }
+
+    /// Makes a batch durable. It is also received by a standby then, if answers wait for one.
+    pub async fn append(&mut self, Prepared { row, is_first }: Prepared) -> Result<(), AppendError> {
+        let next = row.place.next;
+        self.writer.append(row).await?;
+        if let Some(feed) = &self.feed {
+            feed.durable(next);
+            // No answer rests on the first batch, and no standby knows of this owner before it.
+            while !is_first && !feed.received(next, self.writer.table().pause(MAX_RECEIPT)).await {
+                // Another node may own the ledger by now, and wait for this one as its standby.
+                self.writer.confirm().await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns when nobody has appended after us, and every batch that we know to be durable still is.
+    pub async fn confirm(&mut self) -> Result<(), AppendError> {
+        self.writer.confirm().await
+    }
+}
+
+impl<T: BatchTable> Drop for Appender<T> {
+    fn drop(&mut self) {
+        self.feed.iter().for_each(Feed::end);
+    }
+}
