@@ -7,21 +7,24 @@ use authority::Event;
 use crate::answer_kinds::EXPECTED_ANSWERS;
 
 macro_rules! reached {
-    ($($(#[$doc:meta])* $name:ident => $text:literal,)*) => {
+    (alone { $($name:ident => $text:literal,)* } cluster { $($cluster_name:ident => $cluster_text:literal,)* }) => {
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum Covered { $($(#[$doc])* $name,)* }
+        pub enum Covered { $($name,)* $($cluster_name,)* }
 
         impl Covered {
-            pub const ALL: &[Covered] = &[$(Covered::$name,)*];
+            /// Those of a single coordinator.
+            pub const ALONE: &[Covered] = &[$(Covered::$name,)*];
+            /// Those that only the nodes of a cluster reach.
+            pub const CLUSTER: &[Covered] = &[$(Covered::$cluster_name,)*];
 
             pub fn name(self) -> &'static str {
-                match self { $(Covered::$name => $text,)* }
+                match self { $(Covered::$name => $text,)* $(Covered::$cluster_name => $cluster_text,)* }
             }
         }
     };
 }
 
-reached! {
+reached! { alone {
     ExpiryDuringCommit => "a report found its lease expired while it travelled",
     RepeatAfterRestart => "a report was repeated after a restart and got its verdict again",
     RepeatedReport => "a report was repeated",
@@ -99,7 +102,41 @@ reached! {
     CreatedAgain => "a repeated call created a task again after its purge",
     CreatedAgainInSnapshot => "a task was created again while a snapshot was taken",
     ExplainedRestart => "explain said that a lease outlived a restart",
-}
+} cluster {
+    TookOver => "a node took over",
+    SkewedTakeover => "a node took over whose wall clock was far from the owner's time",
+    ColdStart => "all nodes were down at once",
+    OwnerSilent => "a silent owner was replaced",
+    OwnerUnlocked => "an owner without a session was replaced",
+    OwnerReleased => "a handover was followed at once",
+    OwnerSuspended => "an owner stood still",
+    OwnerCutFromDatabase => "an owner was cut from the database",
+    LinkCut => "two nodes were cut from each other",
+    Compared => "a standby compared what it holds with others after a failover",
+    Yielded => "a standby left the takeover to one that holds more",
+    Fenced => "an owner was fenced",
+    TrimmedZombie => "an owner came back after its position had been trimmed",
+    HandedOver => "an owner handed over",
+    CallRepeated => "a call was sent to the next owner",
+    LostStatement => "the answer to a statement was lost",
+    ResolvedDurable => "a batch whose answer was lost was found",
+    ResolvedFree => "a batch whose answer was lost was appended again",
+    LateCommit => "a commit came after its connection was lost",
+    CanceledWait => "a wait for the replica was canceled",
+    DeposedServer => "a server that was replaced was asked for a commit",
+    DatabaseRestarted => "the database was restarted",
+    FailedOver => "a replica was promoted",
+    FailoverLost => "a replica was promoted that lacked commits",
+    AppendedAgainByOwner => "an owner appended lost commits again",
+    AppendedAgainByStandby => "a standby appended lost commits again",
+    StandbyAhead => "a standby was ahead of the database",
+    StandbyTrimmed => "a standby began again because its history was trimmed",
+    Lost => "records were lost that no node held",
+    LostToEarlierOwner => "an owner that was replaced while it stood still appended before its successor did again",
+    ForkRefused => "a node refused another history",
+    FedStandby => "a standby was fed by the owner",
+    SnapshotOfOwner => "an owner stored a snapshot and trimmed history",
+} }
 
 /// The states and the kinds of events and answers that one history or many have reached.
 #[derive(Clone, Debug)]
@@ -111,7 +148,7 @@ pub struct Coverage {
 impl Default for Coverage {
     fn default() -> Self {
         let kinds = Event::NAMES.iter().chain(EXPECTED_ANSWERS).map(|kind| (*kind, 0)).collect();
-        Coverage { counts: vec![0; Covered::ALL.len()], kinds }
+        Coverage { counts: vec![0; Covered::ALONE.len() + Covered::CLUSTER.len()], kinds }
     }
 }
 
@@ -136,16 +173,22 @@ impl Coverage {
         }
     }
 
-    /// What was expected and has not been reached.
+    /// What was expected of a cluster and has not been reached.
+    pub fn never_in_cluster(&self) -> Vec<&'static str> {
+        Covered::CLUSTER.iter().filter(|what| self.count(**what) == 0).map(|what| what.name()).collect()
+    }
+
+    /// What was expected of a single coordinator and has not been reached.
     pub fn never(&self) -> Vec<&'static str> {
-        let unseen = Covered::ALL.iter().filter(|what| self.count(**what) == 0).map(|what| what.name());
+        let unseen = Covered::ALONE.iter().filter(|what| self.count(**what) == 0).map(|what| what.name());
         unseen.chain(self.kinds.iter().filter(|(_, count)| **count == 0).map(|(kind, _)| *kind)).collect()
     }
 }
 
 impl std::fmt::Display for Coverage {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let seen = Covered::ALL.iter().map(|what| (self.count(*what), what.name()));
+        let all = Covered::ALONE.iter().chain(Covered::CLUSTER);
+        let seen = all.map(|what| (self.count(*what), what.name()));
         let kinds = self.kinds.iter().map(|(kind, count)| (*count, *kind));
         seen.chain(kinds).try_for_each(|(count, name)| writeln!(f, "{count:>9}  {name}"))
     }

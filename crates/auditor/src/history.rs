@@ -2,8 +2,11 @@
 //!
 //! The simulator and a recording of a real server produce the same entries.
 
+use std::sync::Arc;
+
 use authority::{Event, Position, Time};
 use coordinator::{Reply, Request};
+use ledger::Link;
 
 /// Names one request. A request that the network delivers twice keeps its name.
 pub type AskId = u64;
@@ -23,6 +26,35 @@ pub enum Entry {
     Applied { position: Position, at: Time, event: Event },
     /// The coordinator began to serve again.
     Started,
+    /// The answer that follows was given by the owner at this epoch.
+    AnsweredBy { ask: AskId, epoch: u64 },
+    /// A node stored a batch in the database that all nodes share.
+    Stored(StoredBatch),
+    /// A failover of the database has undone what is not before `next`.
+    Undone { next: Position, link: Link },
+    /// Another batch was stored where one had been durable. A node that lives and was never cut off may hold what was lost.
+    Lost { from: Position, held_by: Option<u64> },
+    /// A standby holds every batch up to and including this one.
+    Held { next: Position, link: Link },
+    /// An owner answers what rests on the batches before `next`.
+    Appended { next: Position },
+    /// A standby has applied every record before `next`.
+    Followed { node: u64, next: Position },
+    /// The owner at this epoch gives the ledger up, because another node owns it.
+    GaveUp { node: u64, epoch: u64 },
+    /// A new owner begins with this time on its clock. `now` is the true time in milliseconds.
+    Clock { epoch: u64, now: u64, time: Time },
+}
+
+/// A batch as it is stored.
+#[derive(Clone, Debug)]
+pub struct StoredBatch {
+    pub node: u64,
+    pub epoch: u64,
+    pub first: Position,
+    pub next: Position,
+    pub link: Link,
+    pub body: Arc<[u8]>,
 }
 
 #[derive(Clone, Debug)]

@@ -8,6 +8,7 @@
 mod actors;
 pub mod answer_kinds;
 mod answers;
+mod cluster;
 mod coverage;
 pub mod history;
 mod keys;
@@ -31,8 +32,9 @@ use coordinator::{BatchItem, Reply, Request};
 
 use actors::Actors;
 
+use cluster::ClusterModel;
 pub use coverage::{Coverage, Covered};
-use history::{AskId, Entry, Recorded};
+use history::{AskId, Entry, Recorded, StoredBatch};
 use keys::KeyModels;
 use model::TaskModel;
 use order::WaitingLines;
@@ -54,6 +56,10 @@ pub struct Rules {
     /// Answers do not name the record that they rest on, because their contract has no field for it. Then any version
     /// of a task fits that was not outdated when it was asked for.
     pub unnamed_records: bool,
+    /// The database waits for a replica with every commit, so no failover loses anything.
+    pub nothing_is_lost: bool,
+    /// No answer leaves before a standby holds what it rests on.
+    pub answers_wait_for_standby: bool,
 }
 
 pub struct Auditor {
@@ -83,6 +89,9 @@ pub struct Auditor {
     applied: Position,
     /// Every record, from position 1.
     log: Vec<Recorded>,
+    cluster: ClusterModel,
+    /// What was asked and not answered when records were lost.
+    undone_asks: BTreeSet<AskId>,
     /// Every entry that was checked, if the caller wants to keep them.
     pub entries: Option<Vec<Entry>>,
     /// What the history has seen, for the counters.
@@ -165,6 +174,8 @@ impl Auditor {
             created_again: Position::ZERO,
             applied: Position::ZERO,
             log: Vec::new(),
+            cluster: ClusterModel::default(),
+            undone_asks: BTreeSet::new(),
             entries: None,
             coverage: Coverage::default(),
         }
@@ -205,6 +216,10 @@ impl Auditor {
             Entry::Recorded(recorded) => self.recorded(recorded).map_err(|what| {
                 format!("record {} at {} ({:?}): {what}", recorded.position, recorded.at, recorded.event)
             }),
+            Entry::Answered { ask, .. } if self.undone_asks.remove(ask) => {
+                self.entries.iter_mut().for_each(|entries| drop(entries.pop()));
+                Ok(())
+            }
             Entry::Answered { ask, reply, durable } => self.answered(*ask, reply, *durable).map_err(|what| {
                 let request = self.asks.get(ask).map(|ask| &ask.request);
                 format!("answer {reply:?} to ask {ask} ({request:?}): {what}")
@@ -218,6 +233,40 @@ impl Auditor {
                 self.causes.heard.clear();
                 Ok(())
             }
+            shared => self.read_shared(shared),
+        }
+    }
+
+    /// Judges what only the nodes of a cluster do.
+    fn read_shared(&mut self, entry: &Entry) -> Result<(), String> {
+        match entry {
+            Entry::AnsweredBy { ask, epoch } => {
+                self.answered_by(*ask, *epoch).map_err(|what| format!("ask {ask}, by epoch {epoch}: {what}"))
+            }
+            Entry::Stored(batch) => self.stored(batch).map_err(|what| {
+                let StoredBatch { node, epoch, first, .. } = batch;
+                format!("the batch at {first} of node {node} at epoch {epoch}: {what}")
+            }),
+            Entry::Undone { next, link } => {
+                self.undone(*next, *link);
+                Ok(())
+            }
+            Entry::Lost { from, held_by } => self.lost(*from, *held_by),
+            Entry::Held { next, link } => {
+                self.received(*next, *link);
+                Ok(())
+            }
+            Entry::Appended { next } => self.appended(*next),
+            Entry::Followed { node, next } => {
+                self.followed(*node, *next).map_err(|what| format!("node {node}: {what}"))
+            }
+            Entry::GaveUp { node, epoch } => {
+                self.gave_up(*node, *epoch).map_err(|what| format!("epoch {epoch}: {what}"))
+            }
+            Entry::Clock { epoch, now, time } => {
+                self.clock(*epoch, *now, *time).map_err(|what| format!("the clock of epoch {epoch}: {what}"))
+            }
+            _ => Ok(()),
         }
     }
 

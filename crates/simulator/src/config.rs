@@ -80,6 +80,14 @@ impl SimConfig {
         }
     }
 
+    /// The same world for a cluster, whose ledger is in a database.
+    pub(crate) fn without_disk(mut self) -> SimConfig {
+        self.safety_ms += 10_000;
+        // Silence of a worker is judged by one owner at a time.
+        self.heartbeat_timeout_ms = 120_000;
+        self
+    }
+
     pub fn draw(rng: &mut Prng) -> SimConfig {
         let calm = rng.chance(60);
         let mut on = |permille: u64| !calm && rng.chance(permille);

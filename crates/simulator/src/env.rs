@@ -9,6 +9,7 @@ use coordinator::engine::ReplyTo;
 use coordinator::{BatchItem, Reply, Request};
 
 use crate::bug::Bug;
+use crate::cluster::ClusterEvent;
 use crate::config::SimConfig;
 use crate::host::HostEvent;
 use crate::prng::Prng;
@@ -39,6 +40,7 @@ pub(crate) enum SimEvent {
         timer: u64,
     },
     Host(HostEvent),
+    Cluster(ClusterEvent),
     /// The moment to bring about a fault of the surroundings.
     Trouble,
 }

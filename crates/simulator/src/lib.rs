@@ -6,6 +6,7 @@
 
 mod actors;
 mod bug;
+mod cluster;
 mod config;
 mod env;
 mod features;
@@ -16,5 +17,8 @@ mod trace;
 mod world;
 
 pub use bug::Bug;
+pub use cluster::ClusterBug;
 pub use config::{SimConfig, queue_defaults};
-pub use run::{Failure, Outcome, record, replay_command, run, run_many, run_with_bug};
+pub use run::{
+    Failure, Outcome, record, replay_command, run, run_cluster, run_cluster_with_bug, run_many, run_with_bug,
+};

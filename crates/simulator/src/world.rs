@@ -4,10 +4,10 @@ use authority::Position;
 use fake_disk::FakeDisk;
 use history::explain::explain;
 
-use crate::actors::{Actor, Client, Hostile, Operator, Out, Worker, scope};
+use crate::actors::Cast;
 use crate::bug::Bug;
 use crate::config::{SimConfig, queue_defaults};
-use crate::env::{Env, SimEvent, Ticket};
+use crate::env::{Env, SimEvent};
 use crate::host::{Host, HostEvent};
 use crate::prng::Prng;
 use crate::trace::Trace;
@@ -28,33 +28,17 @@ const OLD_ENOUGH_MS: u64 = 11 * 60 * 1_000;
 pub(crate) struct World<'a> {
     env: Env<'a>,
     host: Host,
-    actors: Vec<Box<dyn Actor>>,
+    cast: Cast,
 }
 
 impl<'a> World<'a> {
     pub(crate) fn new(seed: u64, config: &SimConfig, bug: Option<Bug>, trace: &'a mut Trace) -> World<'a> {
         let mut rng = Prng::new(seed.wrapping_mul(0x9e37_79b9).wrapping_add(1));
         let auditor = Auditor::new(config.rules());
-        let mut actors: Vec<Box<dyn Actor>> = Vec::new();
-        for number in 0..config.clients {
-            let pace_ms = rng.between(50, 400);
-            actors.push(Box::new(Client::new(number, scope(number), pace_ms, &config.features)));
-        }
-        for number in 0..config.workers {
-            // Twins have one name.
-            let name = if rng.chance(150) { "twin".to_owned() } else { format!("worker-{number}") };
-            actors.push(Box::new(Worker::new(scope(number), &name, &mut rng, config)));
-        }
-        if config.features.operator {
-            let number = rng.below(2);
-            actors.push(Box::new(Operator::new(scope(number))));
-        }
-        if config.hostile {
-            actors.push(Box::new(Hostile::new()));
-        }
+        let cast = Cast::new(&mut rng, config);
         let mut env = Env::new(rng, config.clone(), auditor, trace);
         env.bug = bug;
-        World { env, host: Host::new(), actors }
+        World { env, host: Host::new(), cast }
     }
 
     /// Runs the history; the error says what is wrong with it.
@@ -67,10 +51,7 @@ impl<'a> World<'a> {
 
     fn live(&mut self) -> Result<(), String> {
         self.env.after(0, SimEvent::Host(HostEvent::Start));
-        for actor in 0..self.actors.len() {
-            let delay = self.env.rng.between(0, 300);
-            self.env.after(delay, SimEvent::Act { actor, timer: Client::TURN });
-        }
+        self.cast.begin(&mut self.env);
         self.env.after(500, SimEvent::Trouble);
         let end = self.env.now + self.env.config.safety_ms;
         while self.env.now < end {
@@ -161,47 +142,16 @@ impl<'a> World<'a> {
         let Some(event) = self.env.next() else { return Err("nothing is going to happen".into()) };
         match event {
             SimEvent::Arrive { ticket, request } => self.host.arrive(ticket, request, &mut self.env),
-            SimEvent::Answer { ticket, reply } => {
-                if ticket.settled.replace(true) {
-                    return Ok(());
-                }
-                self.act(ticket.actor, |actor, out| actor.answered(ticket.call, reply, out))
-            }
-            SimEvent::GiveUp { ticket } => self.give_up(ticket),
-            SimEvent::Act { actor, timer } => self.act(actor, |actor, out| actor.wake(timer, out)),
+            SimEvent::Answer { ticket, reply } => self.cast.answered(ticket, reply, &mut self.env),
+            SimEvent::GiveUp { ticket } => self.cast.give_up(ticket, &mut self.env),
+            SimEvent::Act { actor, timer } => self.cast.wake(actor, timer, &mut self.env),
             SimEvent::Host(event) => self.host.event(event, &mut self.env),
+            SimEvent::Cluster(_) => Ok(()),
             SimEvent::Trouble => {
                 self.trouble();
                 Ok(())
             }
         }
-    }
-
-    fn give_up(&mut self, ticket: Ticket) -> Result<(), String> {
-        if ticket.settled.replace(true) {
-            return Ok(());
-        }
-        // A caller that hangs up is seen by the coordinator, unless the network swallows that too.
-        ticket.gone.set(self.env.rng.chance(600));
-        self.act(ticket.actor, |actor, out| actor.unanswered(ticket.call, out))
-    }
-
-    fn act(&mut self, actor: usize, what: impl FnOnce(&mut dyn Actor, &mut Out)) -> Result<(), String> {
-        let env = &mut self.env;
-        let mut out = Out {
-            now: env.now,
-            rng: &mut env.rng,
-            calm: !env.faults,
-            issued: &env.issued,
-            calls: Vec::new(),
-            timers: Vec::new(),
-        };
-        what(&mut *self.actors[actor], &mut out);
-        let Out { calls, timers, .. } = out;
-        for (delay, timer) in timers {
-            env.after(delay, SimEvent::Act { actor, timer });
-        }
-        calls.into_iter().try_for_each(|(call, request, patience)| env.ask(actor, call, request, patience))
     }
 
     /// Faults of the surroundings that come and go.
@@ -213,7 +163,7 @@ impl<'a> World<'a> {
         let next = env.rng.between(300, 2_000);
         env.after(next, SimEvent::Trouble);
         if env.strikes(env.config.cuts, 400) {
-            let actor = env.rng.below(self.actors.len() as u64) as usize;
+            let actor = env.rng.below(self.cast.len() as u64) as usize;
             let (direction, until) = (env.rng.chance(500), env.now + env.rng.between(200, 6_000));
             env.note(&[31, actor as u64], || format!("actor {actor} is cut off until {until}"));
             env.cut_until.insert((actor, direction), until);

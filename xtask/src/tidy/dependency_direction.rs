@@ -63,7 +63,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
     ("auditor", &["authority", "ledger", "history", "coordinator"]),
     ("fake-disk", &["disk"]),
-    ("simulator", &["authority", "disk", "ledger", "history", "coordinator", "auditor", "fake-disk"]),
+    (
+        "simulator",
+        &["authority", "disk", "ledger", "history", "coordinator", "cluster", "auditor", "fake-disk"],
+    ),
     (
         "chaos",
         &[

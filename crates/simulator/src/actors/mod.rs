@@ -1,11 +1,13 @@
 //! The actors that use the coordinator: clients, workers, operators and attackers. Each is a small state machine that
 //! timers and answers wake, and that returns its next requests.
 
+mod cast;
 mod client;
 mod hostile;
 mod operator;
 mod worker;
 
+pub(crate) use cast::Cast;
 pub(crate) use client::Client;
 pub(crate) use hostile::Hostile;
 pub(crate) use operator::Operator;

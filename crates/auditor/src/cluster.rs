@@ -1,0 +1,167 @@
+//! Judges what several nodes do with one ledger: one history without forks, one writer for each epoch, no answer of an owner
+//! that was replaced, no time that runs ahead, and no loss that the product does not allow.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use authority::{Position, Time};
+use ledger::Link;
+
+use super::history::{AskId, Entry, StoredBatch};
+use super::{Auditor, ensure};
+
+/// How far time may stay behind at a takeover: as long as the last owner may have been heard too late.
+const MAX_BEHIND_MS: i64 = 60_000;
+
+/// What the nodes have done so far.
+#[derive(Default)]
+pub(crate) struct ClusterModel {
+    /// Where the history ends, and the link of its last batch. Unknown before the first batch.
+    end: Option<(Position, Link)>,
+    /// Where the history ended when it was longest.
+    longest: Position,
+    /// The node that began each epoch, and where.
+    writers: BTreeMap<u64, (u64, Position)>,
+    /// The newest epoch that ever was.
+    newest: u64,
+    /// Every batch that was ever stored.
+    links: BTreeSet<[u8; 16]>,
+    /// What each node has applied: everything before this position.
+    applied: BTreeMap<u64, Position>,
+    /// Standbys have received everything before this position.
+    received: Position,
+    /// Batches that owners have sent to standbys.
+    sent: BTreeSet<[u8; 16]>,
+    /// How far the clock of each owner is ahead of the true time, by its epoch.
+    leads_ms: BTreeMap<u64, i64>,
+}
+
+impl Auditor {
+    /// The epoch of the last owner that has stored a batch.
+    pub fn newest_epoch(&self) -> u64 {
+        self.cluster.writers.last_key_value().map_or(0, |(newest, _)| *newest)
+    }
+
+    pub(super) fn stored(&mut self, batch: &StoredBatch) -> Result<(), String> {
+        let StoredBatch { node, epoch, first, next, link, body } = batch;
+        let model = &mut self.cluster;
+        if let Some((end, before)) = model.end {
+            ensure(*first == end, format!("it does not follow the end of the history, which is {end}"))?;
+            ensure(before.then(*first, *next, body) == *link, "its link does not fit the batch before it")?;
+        }
+        model.end = Some((*next, *link));
+        model.longest = model.longest.max(*next);
+        // Whoever appends a batch again does so for its writer.
+        if model.links.insert(link.0) {
+            let newest = model.writers.last_key_value().map_or(0, |(newest, _)| *newest);
+            ensure(*epoch >= newest, format!("epoch {newest} has begun"))?;
+            model.newest = model.newest.max(*epoch);
+            let (writer, _) = *model.writers.entry(*epoch).or_insert((*node, *first));
+            // A standby appends what the owner had sent to it, also if the owner could not append it.
+            let is_sent = model.sent.contains(&link.0);
+            ensure(writer == *node || is_sent, format!("node {writer} owns this epoch"))?;
+        }
+        Ok(())
+    }
+
+    /// A failover has undone what is not before `next`.
+    pub(super) fn undone(&mut self, next: Position, link: Link) {
+        self.cluster.end = Some((next, link));
+        self.cluster.writers.retain(|_, (_, first)| *first < next);
+    }
+
+    /// An owner that was replaced before a request was sent cannot know the answer.
+    pub(super) fn answered_by(&self, ask: AskId, epoch: u64) -> Result<(), String> {
+        let asked_at = self.asks.get(&ask).map(|ask| ask.asked_at);
+        let replaced = self.takeovers.get(epoch as usize);
+        let is_too_late = replaced.zip(asked_at).is_some_and(|(replaced, asked_at)| asked_at >= *replaced);
+        ensure(!is_too_late, format!("epoch {} had taken over before it was asked", epoch + 1))
+    }
+
+    pub(super) fn gave_up(&self, node: u64, epoch: u64) -> Result<(), String> {
+        // One that has stored nothing yet may be refused by the owner that it wants to replace, or by another one of this epoch.
+        let has_begun = self.cluster.writers.get(&epoch).is_some_and(|(writer, _)| *writer == node);
+        let is_replaced = self.cluster.newest > epoch || !has_begun;
+        ensure(is_replaced, "it gave the ledger up although nobody else had written")
+    }
+
+    pub(super) fn followed(&mut self, node: u64, next: Position) -> Result<(), String> {
+        let end = self.cluster.longest.max(Position(1));
+        let before = self.cluster.applied.insert(node, next);
+        let is_new = before.is_none_or(|before| next > before);
+        ensure(!is_new || next <= end, format!("it has applied what is not durable, from {end} on"))
+    }
+
+    pub(super) fn received(&mut self, next: Position, link: Link) {
+        self.cluster.received = self.cluster.received.max(next);
+        self.cluster.sent.insert(link.0);
+    }
+
+    /// An owner counts everything before `next` as recorded.
+    pub(super) fn appended(&self, next: Position) -> Result<(), String> {
+        let received = self.cluster.received;
+        ensure(
+            !self.rules.answers_wait_for_standby || next <= received,
+            format!("no standby holds what is behind {received}"),
+        )
+    }
+
+    /// Leases end when the owner's time says so. Time that ran ahead at a takeover would end them early.
+    pub(super) fn clock(&mut self, epoch: u64, now: u64, time: Time) -> Result<(), String> {
+        let lead_ms = time.0 as i64 - now as i64;
+        // An owner may learn late that it was one. A failover may undo epochs, so that a later one has the number of one before.
+        let is_late = epoch < self.newest_epoch();
+        if is_late {
+            return Ok(());
+        }
+        let leads = &mut self.cluster.leads_ms;
+        leads.split_off(&epoch);
+        let last = leads.last_key_value().map(|(_, last)| *last);
+        leads.insert(epoch, lead_ms);
+        let Some(last) = last else { return Ok(()) };
+        ensure(lead_ms <= last, format!("it is {} ms ahead of the last owner's time", lead_ms - last))?;
+        let behind_ms = last - lead_ms;
+        ensure(behind_ms <= MAX_BEHIND_MS, format!("it is {behind_ms} ms behind the last owner's time"))
+    }
+
+    /// Records are gone, and others take their positions: the history goes on as if they had never been. Whatever was
+    /// answered meanwhile counts as lost too.
+    pub(super) fn lost(&mut self, from: Position, held_by: Option<u64>) -> Result<(), String> {
+        let (newest, holder) = (self.position, held_by.unwrap_or_default());
+        ensure(
+            !self.rules.nothing_is_lost,
+            format!("records {from} to {newest} were replicated, and are lost"),
+        )?;
+        ensure(
+            held_by.is_none(),
+            format!(
+                "records {from} to {newest} are lost although node {holder} lives, and holds what was lost"
+            ),
+        )?;
+        let entries = self.entries.take().ok_or("what was read is not kept")?;
+        let is_lost = |entry: &Entry| matches!(entry, Entry::Recorded(record) if record.position >= from);
+        let at = entries.iter().position(is_lost).unwrap_or(entries.len());
+        let mut again = Auditor::new(self.rules.clone());
+        again.entries = Some(Vec::new());
+        for (index, entry) in entries.iter().enumerate() {
+            let is_kept = match entry {
+                Entry::Asked { .. } | Entry::Received { .. } => true,
+                Entry::Recorded(_) | Entry::Answered { .. } | Entry::Applied { .. } | Entry::Started => {
+                    index < at
+                }
+                _ => false,
+            };
+            if is_kept {
+                again.read(entry)?;
+            }
+        }
+        // Their answers may be on their way, and rest on what is lost.
+        let is_open = |ask: &AskId| {
+            !entries.iter().any(|entry| matches!(entry, Entry::Answered { ask: of, .. } if of == ask))
+        };
+        again.undone_asks = self.asks.keys().filter(|ask| is_open(ask)).copied().collect();
+        again.coverage = std::mem::take(&mut self.coverage);
+        again.cluster = std::mem::take(&mut self.cluster);
+        *self = again;
+        Ok(())
+    }
+}

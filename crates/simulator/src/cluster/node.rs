@@ -1,0 +1,132 @@
+//! A node: its machine, its process, and the roles that the process can have.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use authority::{Position, Time};
+use cluster::Lookout;
+use coordinator::Standby;
+use ledger::postgres::{Feed, FeedOptions, Kept, Stream};
+
+use super::NodeId;
+use super::config::ClusterConfig;
+use super::edge::Edge;
+use super::owner::Owner;
+use super::stream::Outgoing;
+use super::take_over::TakingOver;
+
+pub(crate) struct Node {
+    pub id: NodeId,
+    /// Counts the processes that ran on this machine.
+    pub life: u64,
+    pub is_up: bool,
+    pub wall_ahead_ms: i64,
+    pub suspended_until: u64,
+    /// When something last happened to the machine or to its connections.
+    pub disturbed_at: u64,
+    pub kept: Kept,
+    pub feed: Feed,
+    pub lookout: Lookout,
+    /// What the lookout knows of the stream.
+    pub stream_seen: Stream,
+    pub standby: Option<Standby>,
+    pub taking_over: Option<TakingOver>,
+    pub owner: Option<Owner>,
+    /// The owner that requests are forwarded to, with its epoch.
+    pub route: Option<(u64, NodeId)>,
+    pub is_forked: bool,
+    pub is_draining: bool,
+    /// Some node has said that something changed.
+    pub was_told: bool,
+    /// Whether it could take over at once.
+    pub is_hot: bool,
+    /// The server that it has used last.
+    pub server_seen: Option<u64>,
+    pub next_look: u64,
+    pub edge: Edge,
+    /// The stream that this node has asked for, and of whom.
+    pub incoming: Option<(u64, NodeId)>,
+    pub incoming_since: u64,
+    /// The streams that this node sends, by number.
+    pub outgoing: BTreeMap<u64, Outgoing>,
+    /// The records before this position were applied or known to be durable here.
+    pub known: Position,
+}
+
+impl Node {
+    pub(crate) fn new(id: NodeId, wall_ahead_ms: i64, config: &ClusterConfig) -> Node {
+        Node {
+            id,
+            life: 0,
+            is_up: false,
+            wall_ahead_ms,
+            suspended_until: 0,
+            disturbed_at: 0,
+            kept: Kept::default(),
+            feed: feed(config),
+            lookout: lookout(config),
+            stream_seen: Stream::default(),
+            standby: None,
+            taking_over: None,
+            owner: None,
+            route: None,
+            is_forked: false,
+            is_draining: false,
+            was_told: false,
+            is_hot: false,
+            server_seen: None,
+            next_look: u64::MAX,
+            edge: Edge::default(),
+            incoming: None,
+            incoming_since: 0,
+            outgoing: BTreeMap::new(),
+            known: Position::ZERO,
+        }
+    }
+
+    /// A new process without memory.
+    pub(crate) fn start(&mut self, config: &ClusterConfig) {
+        let (life, suspended_until, disturbed_at) = (self.life + 1, self.suspended_until, self.disturbed_at);
+        *self = Node::new(self.id, self.wall_ahead_ms, config);
+        (self.life, self.suspended_until, self.disturbed_at, self.is_up) =
+            (life, suspended_until, disturbed_at, true);
+    }
+
+    /// The process is gone.
+    pub(crate) fn end(&mut self, config: &ClusterConfig) {
+        let life = self.life;
+        self.start(config);
+        (self.life, self.is_up) = (life, false);
+    }
+
+    /// The node's own clock, which never steps.
+    pub(crate) fn clock(&self, now: u64) -> Time {
+        Time(now.saturating_add_signed(self.wall_ahead_ms))
+    }
+
+    pub(crate) fn stream(&self) -> Stream {
+        *self.kept.stream().borrow()
+    }
+
+    /// Whether it can append a batch again that was durable at this position.
+    pub(crate) fn holds(&self, at: Position) -> bool {
+        let after = match &self.owner {
+            Some(owner) => Some(owner.holds_after),
+            None => self.kept.compared().map(|(base, _)| base),
+        };
+        self.known > at && after.is_some_and(|after| after < at)
+    }
+
+    pub(crate) fn is_serving(&self) -> bool {
+        self.owner.as_ref().is_some_and(|owner| owner.is_serving)
+    }
+}
+
+fn lookout(config: &ClusterConfig) -> Lookout {
+    Lookout::new(Duration::from_millis(config.takeover_after_ms))
+}
+
+fn feed(config: &ClusterConfig) -> Feed {
+    let answers_wait_for_standby = config.answers_wait_for_standby;
+    Feed::new(FeedOptions { hot_standbys: 1, answers_wait_for_standby })
+}
