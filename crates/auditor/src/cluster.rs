@@ -21,7 +21,7 @@ pub(crate) struct ClusterModel {
     longest: Position,
     /// The node that began each epoch, and where.
     writers: BTreeMap<u64, (u64, Position)>,
-    /// The newest epoch that ever was.
+    /// The newest epoch that ever was, on any server.
     newest: u64,
     /// Every batch that was ever stored.
     links: BTreeSet<[u8; 16]>,
@@ -31,8 +31,8 @@ pub(crate) struct ClusterModel {
     received: Position,
     /// Batches that owners have sent to standbys.
     sent: BTreeSet<[u8; 16]>,
-    /// How far the clock of each owner is ahead of the true time, by its epoch.
-    leads_ms: BTreeMap<u64, i64>,
+    /// How far the clock of each owner is ahead of the true time, by its epoch, and whether it has told others its time.
+    leads_ms: BTreeMap<u64, (i64, bool)>,
 }
 
 impl Auditor {
@@ -63,8 +63,11 @@ impl Auditor {
         Ok(())
     }
 
-    /// A failover has undone what is not before `next`.
-    pub(super) fn undone(&mut self, next: Position, link: Link) {
+    /// A failover has undone what is not before `next`, and perhaps every owner's announcement.
+    pub(super) fn undone(&mut self, next: Position, link: Link, names_owner: bool) {
+        if !names_owner {
+            self.cluster.leads_ms.clear();
+        }
         self.cluster.end = Some((next, link));
         self.cluster.writers.retain(|_, (_, first)| *first < next);
     }
@@ -115,12 +118,20 @@ impl Auditor {
         }
         let leads = &mut self.cluster.leads_ms;
         leads.split_off(&epoch);
-        let last = leads.last_key_value().map(|(_, last)| *last);
-        leads.insert(epoch, lead_ms);
+        let last = leads.values().rev().find(|(_, is_announced)| *is_announced).map(|(last, _)| *last);
+        leads.insert(epoch, (lead_ms, false));
         let Some(last) = last else { return Ok(()) };
         ensure(lead_ms <= last, format!("it is {} ms ahead of the last owner's time", lead_ms - last))?;
         let behind_ms = last - lead_ms;
         ensure(behind_ms <= MAX_BEHIND_MS, format!("it is {behind_ms} ms behind the last owner's time"))
+    }
+
+    pub(super) fn stored_in_vain(&mut self, epoch: u64) {
+        self.cluster.newest = self.cluster.newest.max(epoch);
+    }
+
+    pub(super) fn announced(&mut self, epoch: u64) {
+        self.cluster.leads_ms.get_mut(&epoch).into_iter().for_each(|(_, is_announced)| *is_announced = true);
     }
 
     /// Records are gone, and others take their positions: the history goes on as if they had never been. Whatever was

@@ -31,7 +31,7 @@ pub enum Entry {
     /// A node stored a batch in the database that all nodes share.
     Stored(StoredBatch),
     /// A failover of the database has undone what is not before `next`.
-    Undone { next: Position, link: Link },
+    Undone { next: Position, link: Link, names_owner: bool },
     /// Another batch was stored where one had been durable. A node that lives and was never cut off may hold what was lost.
     Lost { from: Position, held_by: Option<u64> },
     /// A standby holds every batch up to and including this one.
@@ -44,6 +44,10 @@ pub enum Entry {
     GaveUp { node: u64, epoch: u64 },
     /// A new owner begins with this time on its clock. `now` is the true time in milliseconds.
     Clock { epoch: u64, now: u64, time: Time },
+    /// A batch of this epoch was stored by a server that was replaced already, so that it never counts.
+    StoredInVain { epoch: u64 },
+    /// An owner has told the others of itself and of its time.
+    Announced { epoch: u64 },
 }
 
 /// A batch as it is stored.

@@ -247,8 +247,8 @@ impl Auditor {
                 let StoredBatch { node, epoch, first, .. } = batch;
                 format!("the batch at {first} of node {node} at epoch {epoch}: {what}")
             }),
-            Entry::Undone { next, link } => {
-                self.undone(*next, *link);
+            Entry::Undone { next, link, names_owner } => {
+                self.undone(*next, *link, *names_owner);
                 Ok(())
             }
             Entry::Lost { from, held_by } => self.lost(*from, *held_by),
@@ -262,6 +262,14 @@ impl Auditor {
             }
             Entry::GaveUp { node, epoch } => {
                 self.gave_up(*node, *epoch).map_err(|what| format!("epoch {epoch}: {what}"))
+            }
+            Entry::StoredInVain { epoch } => {
+                self.stored_in_vain(*epoch);
+                Ok(())
+            }
+            Entry::Announced { epoch } => {
+                self.announced(*epoch);
+                Ok(())
             }
             Entry::Clock { epoch, now, time } => {
                 self.clock(*epoch, *now, *time).map_err(|what| format!("the clock of epoch {epoch}: {what}"))

@@ -296,7 +296,7 @@ impl Supervisor {
             let observed = self.membership.observe().await?;
             self.own_row.note_order(observed.is_draining);
             let announced = observed.owner.map_or(0, |owner| owner.epoch);
-            if announced < epoch {
+            if announced != epoch {
                 let owner =
                     OwnerRow { node: self.node.name.clone(), address: self.node.address.clone(), epoch };
                 self.membership.record_owner(&owner, "announced late", handle.now().0).await?;

@@ -8,9 +8,9 @@ use futures_util::FutureExt;
 use ledger::postgres::{self, Database, Feed, Kept, Observed, OwnerRow, PostgresLedger, PostgresReader};
 use ledger::{ErrorKind, Ledger, Storage};
 use tokio::task::spawn_blocking;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
-use super::{Error, LOOK_TIMEOUT, Supervisor};
+use super::{Error, LOOK_TIMEOUT, OWNER_BEAT, Supervisor};
 use crate::fork::Fork;
 use crate::owner_time::OwnerTime;
 use crate::reach_end::reach_end;
@@ -44,8 +44,15 @@ impl Supervisor {
         let (kept, feed) = (self.kept.clone(), self.feed.clone());
         let (time, clock) = (self.lookout.time(), self.clock.clone());
         self.router.set_replica(None);
-        let started = spawn_blocking(move || start(standby, database, &kept, feed, (time, clock), options));
-        let started = started.await.map_err(|error| Error::Recovery(error.to_string()))?;
+        let mut started =
+            spawn_blocking(move || start(standby, database, &kept, feed, (time, clock), options));
+        let started = loop {
+            tokio::select! {
+                started = &mut started => break started,
+                () = sleep(OWNER_BEAT) => self.show_that_it_lives().await,
+            }
+        };
+        let started = started.map_err(|error| Error::Recovery(error.to_string()))?;
         let running = match started {
             Ok(Some(running)) => running,
             failed => {
@@ -79,6 +86,16 @@ impl Supervisor {
             );
         }
         Ok((Some(Box::new(running)), None))
+    }
+
+    /// A takeover may take long, if there is much to append again. Others wait for this node while it is seen.
+    async fn show_that_it_lives(&mut self) {
+        let phase = self.phase();
+        let (membership, node) = (&mut self.membership, &self.node);
+        let announced = self.own_row.announce_in_time(membership, node, self.applied_next, phase);
+        if timeout(LOOK_TIMEOUT, announced).await.is_err() {
+            self.membership.hang_up();
+        }
     }
 
     /// Why a takeover did not succeed: another node was faster, the standby begins again, or this node must end.

@@ -252,15 +252,17 @@ impl Membership {
         Ok(())
     }
 
-    /// Says who owns the shard and what time it has, and tells the other nodes. An older owner that is late changes nothing.
+    /// Says who owns the shard and what time it has, and tells the other nodes. An owner that was replaced, or that a failover has undone,
+    /// changes nothing: the last batch names the owner.
     pub async fn record_owner(&mut self, owner: &OwnerRow, reason: &str, time_ms: u64) -> Result<(), Error> {
         let (shard, instance) = (self.database.shard(), self.instance);
         let session = self.session().await?;
         // With the row: a time from when this node owned the shard before is no time of this owner.
         let sql = "WITH beat AS (UPDATE lessor.node SET beat = $6, seen = now(), hot = false WHERE node = $2 AND instance = $7) \
-                   INSERT INTO lessor.shard_owner VALUES ($1, $2, $3, $4, $5, now()) ON CONFLICT (shard) DO UPDATE SET \
-                   node = excluded.node, address = excluded.address, epoch = excluded.epoch, reason = excluded.reason, \
-                   since = now() WHERE shard_owner.epoch <= excluded.epoch";
+                   INSERT INTO lessor.shard_owner SELECT $1::int4, $2::text, $3::text, last.epoch, $5::text, now() \
+                   FROM (SELECT epoch FROM lessor.batch WHERE shard = $1 ORDER BY first DESC LIMIT 1) AS last \
+                   WHERE last.epoch = $4 ON CONFLICT (shard) DO UPDATE SET node = excluded.node, address = excluded.address, \
+                   epoch = excluded.epoch, reason = excluded.reason, since = now()";
         let (epoch, time) = (owner.epoch as i64, time_ms as i64);
         let parameters: [&(dyn ToSql + Sync); 7] =
             [&shard, &owner.node, &owner.address, &epoch, &reason, &time, &instance];

@@ -12,6 +12,7 @@ use super::world::ClusterWorld;
 use super::{ClusterEvent, NodeId};
 use crate::env::SimEvent;
 use auditor::Covered;
+use auditor::history::Entry;
 
 /// As in production: how often a standby and an owner say that they live.
 const ROW_MS: u64 = 2_000;
@@ -103,7 +104,7 @@ impl ClusterWorld<'_> {
         }
         let server = database.server_id;
         let node = &mut self.nodes[id];
-        let applied = node.standby.as_ref().map_or(Position::ZERO, |standby| standby.next());
+        let applied = node.standby.as_ref().map(|standby| standby.next());
         let (life, is_hot, is_draining) = (node.life, node.is_hot, node.is_draining);
         let is_due = database.members.nodes.get(&id).is_none_or(|row| {
             (row.life, row.is_hot, row.is_draining) != (life, is_hot, is_draining) || now >= row.seen + ROW_MS
@@ -116,7 +117,8 @@ impl ClusterWorld<'_> {
                     let beat = if row.beat == 0 { 0 } else { row.beat + (now - row.seen) };
                     *row = NodeRow { life, beat, ..Default::default() };
                 }
-                (row.seen, row.applied, row.is_hot, row.is_draining) = (now, applied, is_hot, is_draining);
+                (row.seen, row.is_hot, row.is_draining) = (now, is_hot, is_draining);
+                row.applied = applied.unwrap_or(row.applied);
             });
         }
         if node.server_seen != Some(server) {
@@ -178,24 +180,26 @@ impl ClusterWorld<'_> {
     }
 
     /// Says who owns the ledger and what time it has, and tells the other nodes.
-    pub(super) fn announce_owner(&mut self, id: NodeId, epoch: u64, time: Time) {
+    pub(super) fn announce_owner(&mut self, id: NodeId, epoch: u64, time: Time) -> Result<(), String> {
         let (now, life) = (self.env.now, self.nodes[id].life);
         let mut database = self.database.lock();
         if !database.has_members(id) {
-            return;
+            return Ok(());
         }
         // The lock of an owner that was silent is taken from it.
         database.lock = Some((id, life));
+        let is_last = database.rows().last_key_value().is_some_and(|(_, row)| row.epoch as u64 == epoch);
         database.write_members(|members| {
             let row = members.nodes.entry(id).or_default();
             (row.life, row.beat, row.seen, row.is_hot) = (life, time.0, now, false);
-            if members.owner.is_none_or(|owner| owner.epoch <= epoch) {
+            if is_last {
                 let server = members.owner.and_then(|owner| owner.server);
                 members.owner = Some(OwnerRow { node: id, epoch, server });
             }
         });
         drop(database);
         self.tell_others(id);
+        self.env.auditor.read(&Entry::Announced { epoch })
     }
 
     /// Says that the server is complete, if it is. Says whether it was said.
@@ -243,8 +247,8 @@ impl ClusterWorld<'_> {
         let delay = if is_slow { self.env.rng.between(100, 3_000) } else { self.env.rng.between(0, 5) };
         let arrives = ClusterEvent::BeatArrives { node: id, life, time_ms: time.0 };
         self.env.after(delay, SimEvent::Cluster(arrives));
-        if announced < epoch {
-            self.announce_owner(id, epoch, time);
+        if announced != epoch {
+            self.announce_owner(id, epoch, time)?;
         }
         if self.record_server(id) { Ok(()) } else { self.append_again(id) }
     }

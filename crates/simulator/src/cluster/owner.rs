@@ -340,7 +340,7 @@ impl ClusterWorld<'_> {
         if let Some((stream, peer)) = node.incoming.take() {
             self.send(id, peer, Message::StreamEnd { stream });
         }
-        self.announce_owner(id, epoch, time);
+        self.announce_owner(id, epoch, time)?;
         let life = self.nodes[id].life;
         self.env.after(500, SimEvent::Cluster(ClusterEvent::Beat { node: id, life }));
         self.route_changed(id)

@@ -94,7 +94,11 @@ impl ClusterWorld<'_> {
                 if oldest > row.place.first {
                     self.env.coverage.bump(Covered::TrimmedZombie);
                 }
-                if matches!(inserted, Inserted::Stored { .. }) && is_current {
+                let is_stored = matches!(inserted, Inserted::Stored { .. });
+                if is_stored && !is_current {
+                    self.env.auditor.read(&Entry::StoredInVain { epoch: row.epoch as u64 })?;
+                }
+                if is_stored && is_current {
                     if !is_awaited {
                         self.env.coverage.bump(Covered::LateCommit);
                     }

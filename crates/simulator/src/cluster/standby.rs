@@ -31,7 +31,13 @@ impl ClusterWorld<'_> {
             return Ok(());
         }
         self.nodes[id].next_look = u64::MAX;
-        if self.nodes[id].owner.is_some() || self.nodes[id].taking_over.is_some() {
+        if self.nodes[id].owner.is_some() {
+            return Ok(());
+        }
+        if self.nodes[id].taking_over.is_some() {
+            // As in production, it only shows that it lives.
+            self.observe(id);
+            self.look_at(id, self.env.now + 500);
             return Ok(());
         }
         let mut is_locked = false;
@@ -46,6 +52,7 @@ impl ClusterWorld<'_> {
                     if let Some(why) = why
                         && self.goes_first(id, &observed, why)
                     {
+                        self.look_at(id, self.env.now + 500);
                         return self.take_over(id, why);
                     }
                     is_locked = observed.is_locked;
@@ -67,7 +74,7 @@ impl ClusterWorld<'_> {
         };
         let route = Some((owner.epoch, owner.node));
         let node = &mut self.nodes[id];
-        if node.route == route || node.route.is_some_and(|(epoch, _)| epoch >= owner.epoch) {
+        if node.route == route {
             return Ok(());
         }
         node.route = route;

@@ -192,6 +192,7 @@ impl ClusterWorld<'_> {
         }
         database.down_until = database.down_until.max(now + pause);
         database.snapshots.retain(|(info, _)| info.end < end.next);
+        let names_owner = database.members.owner.is_some();
         drop(database);
         self.env.coverage.bump(Covered::FailedOver);
         if end != before {
@@ -200,6 +201,6 @@ impl ClusterWorld<'_> {
         self.env.note(&[157, end.next.0, before.next.0], || {
             format!("a failover leaves what is before {} of {}", end.next, before.next)
         });
-        self.env.auditor.read(&Entry::Undone { next: end.next, link: end.link })
+        self.env.auditor.read(&Entry::Undone { next: end.next, link: end.link, names_owner })
     }
 }
