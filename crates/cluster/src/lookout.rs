@@ -179,31 +179,33 @@ mod tests {
         };
         let (start, holding) = (Instant::now(), Holding::default());
         let at = |ms| start + Duration::from_millis(ms);
-        let followed = || {
-            let mut lookout = Lookout::new(Duration::from_secs(3));
-            lookout.looked(&observed, None, false, (start, Time::ZERO));
-            lookout
-        };
         let (fed, lost) =
             (Stream { fed_by: Some(1), ..Stream::default() }, Stream { losses: 1, ..Stream::default() });
-        let mut lookout = followed();
-        for why in [Suspicion::Unlocked, Suspicion::Released] {
-            let goes_first = |lookout: &mut Lookout, stream, ms| {
-                lookout.goes_first((why, 1), stream, (holding, &[]), at(ms))
-            };
-            assert!(!goes_first(&mut lookout, &fed, 2_900), "{why}: it may live");
-            assert!(goes_first(&mut lookout, &fed, 3_000), "{why}: it is silent");
-        }
-        let goes_first = |lookout: &mut Lookout, why, epoch, stream: &Stream| {
-            lookout.goes_first((why, epoch), stream, (holding, &[]), at(200))
+        // A standby that wants to take over since the start.
+        let followed = |stream_is_lost: bool| {
+            let mut lookout = Lookout::new(Duration::from_secs(3));
+            lookout.looked(&observed, None, false, (start, Time::ZERO));
+            if stream_is_lost {
+                lookout.stream_changed(&fed, &lost, (start, Time::ZERO));
+            }
+            lookout.goes_first((Suspicion::Unlocked, 1), &fed, (holding, &[]), start);
+            lookout
         };
-        lookout.stream_changed(&fed, &lost, (at(100), Time::ZERO));
-        assert!(goes_first(&mut lookout, Suspicion::Unlocked, 1, &lost), "its stream ended too");
-        assert!(!goes_first(&mut lookout, Suspicion::Unlocked, 1, &fed), "its stream came back");
-        assert!(!goes_first(&mut lookout, Suspicion::Unlocked, 2, &lost), "that was another owner");
-        assert!(goes_first(&mut followed(), Suspicion::Disconnected, 1, &lost));
+        let goes_first = |lookout: &mut Lookout, why, epoch, stream: &Stream, ms| {
+            lookout.goes_first((why, epoch), stream, (holding, &[]), at(ms))
+        };
+        for why in [Suspicion::Unlocked, Suspicion::Released] {
+            assert!(!goes_first(&mut followed(false), why, 1, &fed, 2_999), "{why}: it may live");
+            assert!(goes_first(&mut followed(false), why, 1, &fed, 3_000), "{why}: it is silent");
+            assert!(goes_first(&mut followed(true), why, 1, &lost, 1_000), "{why}: its stream ended too");
+            assert!(!goes_first(&mut followed(true), why, 1, &fed, 1_000), "{why}: its stream came back");
+            assert!(!goes_first(&mut followed(true), why, 2, &lost, 1_000), "{why}: that was another owner");
+        }
         let silent = Suspicion::Silent(Duration::from_secs(3));
-        assert!(goes_first(&mut followed(), silent, 1, &fed));
+        for (why, stream) in [(Suspicion::Disconnected, &lost), (silent, &fed), (Suspicion::NoOwner, &fed)] {
+            assert!(!goes_first(&mut followed(false), why, 1, stream, 999), "{why}: others may hold more");
+            assert!(goes_first(&mut followed(false), why, 1, stream, 1_000), "{why}");
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use authority::Position;
 use coordinator::{NodeAddress, Standby};
-use ledger::postgres::{self, Observed, PostgresReader, Stream};
+use ledger::postgres::{self, Observed, OwnerRow, PostgresReader, Stream};
 use ledger::{ErrorKind, RecoveryError};
 use tokio::task::spawn_blocking;
 use tokio::time::{sleep_until, timeout};
@@ -118,6 +118,9 @@ impl Supervisor {
             Ok(Ok(None)) => true,
             Ok(Ok(Some(rivals))) => {
                 let epoch = observed.owner.as_ref().map_or(0, |owner| owner.epoch);
+                // An earlier process of this node does not live any more.
+                let is_this = observed.owner.as_ref().is_some_and(|owner| self.is_this(owner));
+                let why = if is_this { Suspicion::NoOwner } else { why };
                 let stream = *self.kept.stream().borrow();
                 self.lookout.goes_first((why, epoch), &stream, (holding, &rivals), Instant::now())
             }
@@ -181,11 +184,14 @@ impl Supervisor {
         }
     }
 
+    fn is_this(&self, owner: &OwnerRow) -> bool {
+        owner.node == self.node.name && owner.address == self.node.address
+    }
+
     /// Sends requests to the owner that has announced itself.
     fn route(&mut self, observed: &Observed) {
         let Some(owner) = &observed.owner else { return };
-        let is_this = owner.node == self.node.name && owner.address == self.node.address;
-        if is_this || self.routed_to.as_ref() == Some(owner) {
+        if self.is_this(owner) || self.routed_to.as_ref() == Some(owner) {
             return;
         }
         let address =

@@ -155,9 +155,11 @@ impl ClusterWorld<'_> {
         }
         let (life, server) = (node.life, database.server_id);
         database.write_members(|members| members.record_holding(id, life, holding, server));
-        let rivals = database.rivals(id);
+        let (rivals, owner) = (database.rivals(id), database.members.owner);
         drop(database);
         let epoch = observed.owner.as_ref().map_or(0, |owner| owner.epoch);
+        // As in production: an earlier process of this node does not live any more.
+        let why = if owner.is_some_and(|owner| owner.node == id) { Suspicion::NoOwner } else { why };
         let stream = node.stream();
         let goes_first = node.lookout.goes_first((why, epoch), &stream, (holding, &rivals), now);
         self.env.coverage.bump(Covered::Compared);
