@@ -148,6 +148,7 @@ impl Auditor {
                 "records {from} to {newest} are lost although node {holder} lives, and holds what was lost"
             ),
         )?;
+        self.cluster.received = self.cluster.received.min(from);
         let entries = self.entries.take().ok_or("what was read is not kept")?;
         let is_lost = |entry: &Entry| matches!(entry, Entry::Recorded(record) if record.position >= from);
         let at = entries.iter().position(is_lost).unwrap_or(entries.len());

@@ -26,7 +26,7 @@ const INTRODUCTION: Duration = Duration::from_secs(1);
 /// One that has not been seen for this long does not come back with what it held.
 const FORGOTTEN: Duration = Duration::from_secs(600);
 /// A node that was seen within this time can take over.
-pub(crate) const ALIVE: Duration = Duration::from_secs(6);
+const ALIVE: Duration = Duration::from_secs(6);
 
 /// What a standby reads from the database next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,7 +125,7 @@ impl Lookout {
         let is_gone = match why {
             Suspicion::NoOwner | Suspicion::Disconnected | Suspicion::Silent(_) => true,
             Suspicion::Unlocked | Suspicion::Released => {
-                let has_lost_stream = stream.fed_by.is_none() && self.watch.has_lost_stream(epoch);
+                let has_lost_stream = stream.fed_by != Some(epoch) && self.watch.has_lost_stream(epoch);
                 has_lost_stream || self.watch.is_silent(now)
             }
         };
@@ -133,6 +133,11 @@ impl Lookout {
         rules::passes(
             is_gone && waited >= INTRODUCTION && rivals.iter().all(|rival| lets_pass(rival, holding, waited)),
         )
+    }
+
+    /// This node owns the ledger. Streams of owners before it say nothing about the owners after it.
+    pub fn owns(&mut self) {
+        self.watch.forget_stream();
     }
 
     /// How long to wait before the next look.

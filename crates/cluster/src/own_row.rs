@@ -56,7 +56,7 @@ impl OwnRow {
         }
     }
 
-    fn name(&self) -> Name {
+    pub(crate) fn name(&self) -> Name {
         self.standing.borrow().name
     }
 

@@ -12,6 +12,7 @@ use authority::{Position, Time};
 use coordinator::{Clock, Failure, Handle, NodeAddress, Options, Peer, Router, Running};
 use ledger::postgres::{Database, Feed, FeedOptions, Kept, Membership, OwnerRow};
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 use crate::fork::Fork;
@@ -98,6 +99,8 @@ pub struct Supervisor {
     tail: Option<Tail>,
     /// Whether the server was recorded as one that holds everything that this node, as the owner, knows to be durable.
     server_is_recorded: bool,
+    /// Compares the storage with what is known to be durable.
+    appending_again: Option<JoinHandle<()>>,
     /// What the list of nodes says about the stream.
     shown_as_fed: Option<bool>,
     /// Whether the operator was told that the database has lost records.
@@ -142,6 +145,7 @@ impl Supervisor {
             kept: Kept::default(),
             tail: None,
             server_is_recorded: false,
+            appending_again: None,
             shown_as_fed: None,
             told_of_loss: false,
             is_forked: false,
@@ -254,14 +258,12 @@ impl Supervisor {
         let (epoch, handle) = (running.report.epoch, running.handle.clone());
         let projections = running.hand_over(end).await?;
         self.router.metrics().set_fed_standbys(0);
-        let released = async {
+        if !self.server_is_recorded {
             // The next owner need not wonder whether a failover has undone something.
-            if !self.server_is_recorded {
-                self.membership.record_server(epoch, handle.durable().next()).await?;
-            }
-            self.membership.release().await
-        };
-        let _ = timeout(LOOK_TIMEOUT, released).await;
+            let recorded = self.membership.record_server(epoch, handle.durable().next());
+            let _ = timeout(MAX_CONFIRM, recorded).await;
+        }
+        let _ = timeout(LOOK_TIMEOUT, self.membership.release()).await;
         tracing::info!("the ledger was handed over");
         if self.phase() < Phase::End {
             return Ok(false);
@@ -295,10 +297,9 @@ impl Supervisor {
             }
             let observed = self.membership.observe().await?;
             self.own_row.note_order(observed.is_draining);
-            let announced = observed.owner.map_or(0, |owner| owner.epoch);
-            if announced != epoch {
-                let owner =
-                    OwnerRow { node: self.node.name.clone(), address: self.node.address.clone(), epoch };
+            let announced = observed.owner.as_ref().map_or(0, |owner| owner.epoch);
+            let owner = OwnerRow { node: self.node.name.clone(), address: self.node.address.clone(), epoch };
+            if observed.owner.as_ref() != Some(&owner) {
                 self.membership.record_owner(&owner, "announced late", handle.now().0).await?;
             }
             self.server_is_recorded &= !self.membership.take_is_new();
@@ -312,7 +313,7 @@ impl Supervisor {
         match timeout(LOOK_TIMEOUT, beat).await {
             Ok(Ok(is_replaced)) => {
                 if !is_replaced && !self.server_is_recorded {
-                    append_again(handle.clone());
+                    self.append_again(handle);
                 }
                 Ok(is_replaced)
             }
@@ -322,6 +323,17 @@ impl Supervisor {
                 self.membership.hang_up();
                 Ok(false)
             }
+        }
+    }
+
+    /// Lets the storage compare its end with what is known to be durable: a failover may have undone some of it, and nobody may
+    /// ask for anything. The beat goes on meanwhile.
+    fn append_again(&mut self, handle: &Handle) {
+        if self.appending_again.as_ref().is_none_or(JoinHandle::is_finished) {
+            let handle = handle.clone();
+            self.appending_again = Some(tokio::spawn(async move {
+                let _ = timeout(LOOK_TIMEOUT, handle.status()).await;
+            }));
         }
     }
 
@@ -339,14 +351,6 @@ impl Supervisor {
         }
         !successors.is_empty()
     }
-}
-
-/// Lets the storage compare its end with what is known to be durable: a failover may have undone some of it, and nobody may ask
-/// for anything.
-fn append_again(handle: Handle) {
-    tokio::spawn(async move {
-        let _ = timeout(LOOK_TIMEOUT, handle.status()).await;
-    });
 }
 
 /// Whether the storage takes what an owner that stops has decided last. Until it does, the owner stays: open polls are safe with it.

@@ -66,6 +66,10 @@ impl Watch {
         self.stream_lost = Some((epoch, now));
     }
 
+    pub(crate) fn forget_stream(&mut self) {
+        self.stream_lost = None;
+    }
+
     /// Whether the owner may have died a moment ago, so that its lock is about to be free.
     pub(crate) fn is_alarmed(&self, now: Instant) -> bool {
         self.stream_lost.is_some_and(|(_, lost_at)| now.duration_since(lost_at) < ALARM)

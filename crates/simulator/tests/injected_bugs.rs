@@ -13,7 +13,7 @@ const MAX_SEEDS: u64 = 1_000;
 const MAX_CLUSTER_SEEDS: u64 = 3_000;
 /// How many bugs there must be.
 const MIN_BUGS: usize = 24;
-const MIN_CLUSTER_BUGS: usize = 14;
+const MIN_CLUSTER_BUGS: usize = 15;
 /// How much of the end of an error message is printed.
 const PRINTED_CHARS: usize = 110;
 

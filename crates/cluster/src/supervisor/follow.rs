@@ -12,7 +12,7 @@ use tokio::time::{sleep_until, timeout};
 use super::{Error, Followed, LOOK_TIMEOUT, Phase, Supervisor};
 use crate::fork::Fork;
 use crate::lookout::{Lookout, ToRead};
-use crate::own_row::Failed;
+use crate::own_row::{Failed, Name};
 use crate::suspicion::Suspicion;
 use crate::tail::Tail;
 
@@ -118,9 +118,10 @@ impl Supervisor {
             Ok(Ok(None)) => true,
             Ok(Ok(Some(rivals))) => {
                 let epoch = observed.owner.as_ref().map_or(0, |owner| owner.epoch);
-                // An earlier process of this node does not live any more.
-                let is_this = observed.owner.as_ref().is_some_and(|owner| self.is_this(owner));
-                let why = if is_this { Suspicion::NoOwner } else { why };
+                // An earlier process with this name and address does not live any more, unless this one replaces it.
+                let has_replaced = !self.node.replaces && self.own_row.name() == Name::Held;
+                let is_earlier = observed.owner.as_ref().is_some_and(|owner| self.is_this(owner));
+                let why = if is_earlier && has_replaced { Suspicion::NoOwner } else { why };
                 let stream = *self.kept.stream().borrow();
                 self.lookout.goes_first((why, epoch), &stream, (holding, &rivals), Instant::now())
             }

@@ -16,6 +16,9 @@ use crate::owner_time::OwnerTime;
 use crate::reach_end::reach_end;
 use crate::suspicion::Suspicion;
 
+/// For how many beats a node that takes over shows that it lives: a minute.
+const MAX_SHOWN: usize = 120;
+
 impl Supervisor {
     /// Tries to own the ledger. Gives the standby back when somebody else was faster.
     pub(super) async fn take_over(
@@ -46,11 +49,9 @@ impl Supervisor {
         self.router.set_replica(None);
         let mut started =
             spawn_blocking(move || start(standby, database, &kept, feed, (time, clock), options));
-        let started = loop {
-            tokio::select! {
-                started = &mut started => break started,
-                () = sleep(OWNER_BEAT) => self.show_that_it_lives().await,
-            }
+        let started = tokio::select! {
+            started = &mut started => started,
+            () = self.show_that_it_lives() => started.await,
         };
         let started = started.map_err(|error| Error::Recovery(error.to_string()))?;
         let running = match started {
@@ -67,6 +68,7 @@ impl Supervisor {
         let epoch = running.report.epoch;
         self.router.own(epoch, &running.handle);
         (self.routed_to, self.tail) = (None, None);
+        self.lookout.owns();
         self.kept.clear();
         (self.shown_as_fed, self.own_row.is_hot, self.server_is_recorded) = (None, false, false);
         tracing::info!(epoch, took_ms = began.elapsed().as_millis() as u64, "this node owns the ledger");
@@ -88,13 +90,14 @@ impl Supervisor {
         Ok((Some(Box::new(running)), None))
     }
 
-    /// A takeover may take long, if there is much to append again. Others wait for this node while it is seen.
+    /// A takeover may take long, if there is much to append again. Others wait for this node while it is seen, but not without end.
     async fn show_that_it_lives(&mut self) {
-        let phase = self.phase();
-        let (membership, node) = (&mut self.membership, &self.node);
-        let announced = self.own_row.announce_in_time(membership, node, self.applied_next, phase);
-        if timeout(LOOK_TIMEOUT, announced).await.is_err() {
-            self.membership.hang_up();
+        for _ in 0..MAX_SHOWN {
+            sleep(OWNER_BEAT).await;
+            let phase = self.phase();
+            let (membership, node) = (&mut self.membership, &self.node);
+            let announced = self.own_row.announce_in_time(membership, node, self.applied_next, phase);
+            let _ = timeout(LOOK_TIMEOUT, announced).await;
         }
     }
 

@@ -39,11 +39,12 @@ impl Membership {
         let shard = self.shard();
         let sql = format!(
             "UPDATE lessor.shard_owner SET server = {SERVER} WHERE shard = $1 AND epoch = $2 AND \
-             (SELECT epoch = $2 AND next >= $3 FROM lessor.batch WHERE shard = $1 ORDER BY first DESC LIMIT 1)"
+             node = $4 AND (SELECT epoch = $2 AND next >= $3 FROM lessor.batch WHERE shard = $1 ORDER BY first DESC LIMIT 1)"
         );
         let (epoch, next) = (epoch as i64, durable_next.0 as i64);
+        let (node, _) = self.identity();
         let client = &self.session().await?.client;
-        Ok(client.execute(&sql, &[&shard, &epoch, &next]).await? > 0)
+        Ok(client.execute(&sql, &[&shard, &epoch, &next, &node]).await? > 0)
     }
 
     /// Whether the server is the one that the last owner has found complete, and no node knows of more.

@@ -266,8 +266,10 @@ impl Membership {
         let (epoch, time) = (owner.epoch as i64, time_ms as i64);
         let parameters: [&(dyn ToSql + Sync); 7] =
             [&shard, &owner.node, &owner.address, &epoch, &reason, &time, &instance];
-        session.client.execute(sql, &parameters).await?;
-        notify(&session.client).await
+        if session.client.execute(sql, &parameters).await? > 0 {
+            notify(&session.client).await?;
+        }
+        Ok(())
     }
 
     /// Says that this node lives, and what time it has as an owner; 0 for a node that owns nothing. False when the row is

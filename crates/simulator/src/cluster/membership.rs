@@ -213,7 +213,8 @@ impl ClusterWorld<'_> {
         if owner.recorded_on == Some(server) || !database.has_members(id) {
             return owner.recorded_on == Some(server);
         }
-        let is_announced = database.members.owner.is_some_and(|announced| announced.epoch == epoch);
+        let is_announced =
+            database.members.owner.is_some_and(|announced| (announced.node, announced.epoch) == (id, epoch));
         let last = database.rows().last_key_value().map(|(_, row)| (row.place.next, row.epoch as u64));
         let is_complete = last.is_some_and(|(next, of)| next >= durable && of == epoch);
         if is_announced && is_complete {
@@ -237,7 +238,8 @@ impl ClusterWorld<'_> {
             return Ok(());
         }
         database.try_lock(id, life);
-        let announced = database.members.owner.map_or(0, |owner| owner.epoch);
+        let is_announced =
+            database.members.owner.is_some_and(|owner| (owner.node, owner.epoch) == (id, epoch));
         if database.members.nodes.get(&id).is_none_or(|row| row.life == life && row.is_hot) {
             database.write_members(|members| {
                 let row = members.nodes.entry(id).or_default();
@@ -249,7 +251,7 @@ impl ClusterWorld<'_> {
         let delay = if is_slow { self.env.rng.between(100, 3_000) } else { self.env.rng.between(0, 5) };
         let arrives = ClusterEvent::BeatArrives { node: id, life, time_ms: time.0 };
         self.env.after(delay, SimEvent::Cluster(arrives));
-        if announced != epoch {
+        if !is_announced {
             self.announce_owner(id, epoch, time)?;
         }
         if self.record_server(id) { Ok(()) } else { self.append_again(id) }

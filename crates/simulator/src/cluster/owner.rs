@@ -335,6 +335,7 @@ impl ClusterWorld<'_> {
         }
         let node = &mut self.nodes[id];
         (node.route, node.is_hot) = (Some((epoch, id)), false);
+        node.lookout.owns();
         node.kept.clear();
         node.stream_seen = node.stream();
         if let Some((stream, peer)) = node.incoming.take() {

@@ -210,7 +210,7 @@ impl ClusterWorld<'_> {
         let stored = StoredBatch { node: node as u64, epoch, first, next, link, body };
         let is_repeat = self.audited.get(&first) == Some(&row.place);
         if first < self.audited_next && !is_repeat {
-            self.lost(first, epoch)?;
+            self.lost(first, (node, epoch))?;
         }
         self.env.auditor.read(&Entry::Stored(stored))?;
         // Another failover may bring back what was lost.
@@ -263,12 +263,13 @@ impl ClusterWorld<'_> {
     }
 
     /// Another batch was stored where one had been durable. The loss must be one that the product allows, and is told.
-    fn lost(&mut self, from: Position, writer: u64) -> Result<(), String> {
+    fn lost(&mut self, from: Position, (writer, epoch): (NodeId, u64)) -> Result<(), String> {
         self.env.coverage.bump(Covered::Lost);
         // An owner that was replaced while it stood still, and that the failover has made the last one again, may be faster than its
         // successor. No node can know better.
         let lost_epoch = self.lost_epoch(from);
-        let is_of_earlier_owner = writer < lost_epoch;
+        let is_owner = self.nodes[writer].owner.as_ref().is_some_and(|owner| owner.epoch == epoch);
+        let is_of_earlier_owner = is_owner && epoch < lost_epoch;
         if is_of_earlier_owner {
             self.env.coverage.bump(Covered::LostToEarlierOwner);
         }

@@ -127,7 +127,9 @@ impl ClusterWorld<'_> {
     ) -> Result<(), String> {
         let node = &mut self.nodes[id];
         let Some((_, owner)) = node.incoming.filter(|(known, _)| *known == stream) else { return Ok(()) };
+        let place = row.place;
         if node.kept.receive(epoch, before, row) {
+            self.env.auditor.read(&Entry::Held { next: place.next, link: place.link })?;
             // Some of what it holds may have come from the database.
             let Some(end) = node.kept.end() else { return Ok(()) };
             self.env.auditor.read(&Entry::Held { next: end.next, link: end.link })?;
