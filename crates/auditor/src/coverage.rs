@@ -132,7 +132,6 @@ reached! { alone {
     StandbyAhead => "a standby was ahead of the database",
     StandbyTrimmed => "a standby began again because its history was trimmed",
     Lost => "records were lost that no node held",
-    LostToEarlierOwner => "an owner that was replaced while it stood still appended before its successor did again",
     ForkRefused => "a node refused another history",
     FedStandby => "a standby was fed by the owner",
     SnapshotOfOwner => "an owner stored a snapshot and trimmed history",

@@ -270,9 +270,6 @@ impl ClusterWorld<'_> {
         let lost_epoch = self.lost_epoch(from);
         let is_owner = self.nodes[writer].owner.as_ref().is_some_and(|owner| owner.epoch == epoch);
         let is_of_earlier_owner = is_owner && epoch < lost_epoch;
-        if is_of_earlier_owner {
-            self.env.coverage.bump(Covered::LostToEarlierOwner);
-        }
         self.env.note(&[142, from.0], || format!("the records from {from} on are lost"));
         let stored_at = self.stored_at.get(&from).copied().unwrap_or_default();
         let is_undisturbed = |id: &NodeId| {
