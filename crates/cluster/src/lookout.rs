@@ -28,6 +28,9 @@ const FORGOTTEN: Duration = Duration::from_secs(600);
 /// A node that was seen within this time can take over.
 const ALIVE: Duration = Duration::from_secs(6);
 
+/// How long the owner's lock may be free while its stream goes on.
+const RELOCK: Duration = Duration::from_secs(2);
+
 /// What a standby reads from the database next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ToRead {
@@ -41,6 +44,10 @@ pub enum ToRead {
 pub struct Lookout {
     watch: Watch,
     time: OwnerTime,
+    /// The newest owner that is known, also if a failover has undone its row.
+    newest_epoch: u64,
+    /// The owner that sends its batches.
+    fed_by: Option<u64>,
     /// Since when it leaves the takeover to others.
     yields_since: Option<Instant>,
 }
@@ -48,7 +55,13 @@ pub struct Lookout {
 impl Lookout {
     /// An owner that is silent for `takeover_after` is suspected.
     pub fn new(takeover_after: Duration) -> Lookout {
-        Lookout { watch: Watch::new(takeover_after), time: OwnerTime::default(), yields_since: None }
+        Lookout {
+            watch: Watch::new(takeover_after),
+            time: OwnerTime::default(),
+            newest_epoch: 0,
+            fed_by: None,
+            yields_since: None,
+        }
     }
 
     /// Nothing could be seen for a while, so silence counts from now on.
@@ -88,13 +101,19 @@ impl Lookout {
     ) -> Option<Suspicion> {
         if let Some((epoch, time)) = newest {
             self.time.heard(epoch, time, clock);
+            self.newest_epoch = self.newest_epoch.max(epoch);
         }
         if let Some(owner) = &observed.owner
             && observed.beat > 0
         {
             self.time.beat(owner.epoch, Time(observed.beat), observed.beat_age_ms, clock);
         }
+        let epoch = observed.owner.as_ref().map_or(0, |owner| owner.epoch);
+        self.newest_epoch = self.newest_epoch.max(epoch);
         let suspicion = self.watch.judge(observed, was_told, now);
+        // An owner whose stream goes on lives: its session ended alone, and it is opening another one, if it can.
+        let may_lock_again = self.fed_by == Some(epoch) && self.watch.unlocked_for(now) < RELOCK;
+        let suspicion = suspicion.filter(|why| *why != Suspicion::Unlocked || !may_lock_again);
         if suspicion.is_none() {
             self.yields_since = None;
         }
@@ -106,6 +125,8 @@ impl Lookout {
         if let Some((epoch, time)) = after.time {
             self.time.heard(epoch, time, clock);
         }
+        self.fed_by = after.fed_by;
+        self.newest_epoch = self.newest_epoch.max(after.fed_by.unwrap_or_default());
         if after.losses > before.losses {
             self.watch.lost_stream(before.fed_by.unwrap_or_default(), now);
         }
@@ -125,6 +146,8 @@ impl Lookout {
         let is_gone = match why {
             Suspicion::NoOwner | Suspicion::Disconnected | Suspicion::Silent(_) => true,
             Suspicion::Unlocked | Suspicion::Released => {
+                // The failover may have undone the row of a later owner, which lives.
+                let epoch = self.newest_epoch.max(epoch);
                 let has_lost_stream = stream.fed_by != Some(epoch) && self.watch.has_lost_stream(epoch);
                 has_lost_stream || self.watch.is_silent(now)
             }
@@ -168,24 +191,70 @@ fn lets_pass(rival: &Rival, holding: Holding, waited: Duration) -> bool {
 mod tests {
     use super::*;
 
-    #[test]
-    fn c9_after_a_failover_an_owner_without_a_lock_is_not_replaced_while_it_may_live() {
-        use ledger::Link;
-        use ledger::postgres::OwnerRow;
-        let owner = OwnerRow { node: "a".to_owned(), address: String::new(), epoch: 1 };
-        let observed = Observed {
+    fn observed(epoch: u64, is_locked: bool) -> Observed {
+        let node = "a".to_owned();
+        let owner = ledger::postgres::OwnerRow { node, address: String::new(), epoch };
+        Observed {
             next: Position(5),
-            link: Link([0; 16]),
-            is_locked: false,
+            link: ledger::Link([0; 16]),
+            is_locked,
             owner: Some(owner),
             beat: 0,
             beat_age_ms: 0,
             is_draining: false,
+        }
+    }
+
+    fn fed_by(epoch: u64) -> Stream {
+        Stream { fed_by: Some(epoch), ..Stream::default() }
+    }
+
+    #[test]
+    fn an_owner_whose_batches_arrive_is_not_replaced_because_its_session_ended() {
+        let (mut lookout, start) = (Lookout::new(Duration::from_secs(3)), Instant::now());
+        let clock = |ms| (start + Duration::from_millis(ms), Time::ZERO);
+        lookout.stream_changed(&Stream::default(), &fed_by(1), clock(0));
+        let look = |lookout: &mut Lookout, ms| lookout.looked(&observed(1, false), None, false, clock(ms));
+        for ms in [0, 1_000, 1_999] {
+            assert_eq!(look(&mut lookout, ms), None, "after {ms} ms");
+        }
+        assert_eq!(look(&mut lookout, 2_000), Some(Suspicion::Unlocked), "it cannot lock again");
+        let mut lost = Lookout::new(Duration::from_secs(3));
+        lost.stream_changed(&Stream::default(), &fed_by(1), clock(0));
+        lost.stream_changed(&fed_by(1), &Stream::default(), clock(0));
+        look(&mut lost, 0);
+        assert_eq!(look(&mut lost, 1_000), Some(Suspicion::Unlocked));
+        let mut other = Lookout::new(Duration::from_secs(3));
+        other.stream_changed(&Stream::default(), &fed_by(2), clock(0));
+        look(&mut other, 0);
+        assert_eq!(look(&mut other, 1_000), Some(Suspicion::Unlocked), "another owner sends them");
+    }
+
+    #[test]
+    fn c9_an_owner_whose_row_a_failover_has_undone_is_not_replaced_while_it_may_live() {
+        let (mut lookout, start) = (Lookout::new(Duration::from_secs(3)), Instant::now());
+        let clock = |ms| (start + Duration::from_millis(ms), Time::ZERO);
+        // The stream of the first owner was lost, and the second one sends its batches.
+        lookout.stream_changed(&fed_by(1), &Stream { losses: 1, ..Stream::default() }, clock(0));
+        lookout.stream_changed(&Stream::default(), &fed_by(2), clock(0));
+        lookout.looked(&observed(1, false), None, false, clock(0));
+        let goes_first = |lookout: &mut Lookout, stream: &Stream, ms| {
+            let holding = Holding { epoch: 2, next: Position(9) };
+            lookout.goes_first((Suspicion::Unlocked, 1), stream, (holding, &[]), clock(ms).0)
         };
+        assert!(!goes_first(&mut lookout, &fed_by(2), 0));
+        assert!(!goes_first(&mut lookout, &fed_by(2), 2_000));
+        let lost = Stream { losses: 2, ..Stream::default() };
+        lookout.stream_changed(&fed_by(2), &lost, clock(2_000));
+        assert!(goes_first(&mut lookout, &Stream::default(), 2_001), "its stream has ended, too");
+    }
+
+    #[test]
+    fn c9_after_a_failover_an_owner_without_a_lock_is_not_replaced_while_it_may_live() {
+        let observed = observed(1, false);
         let (start, holding) = (Instant::now(), Holding::default());
         let at = |ms| start + Duration::from_millis(ms);
-        let (fed, lost) =
-            (Stream { fed_by: Some(1), ..Stream::default() }, Stream { losses: 1, ..Stream::default() });
+        let (fed, lost) = (fed_by(1), Stream { losses: 1, ..Stream::default() });
         // A standby that wants to take over since the start.
         let followed = |stream_is_lost: bool| {
             let mut lookout = Lookout::new(Duration::from_secs(3));

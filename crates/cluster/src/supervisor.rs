@@ -22,6 +22,8 @@ use crate::tail::Tail;
 
 /// How often an owner says that it lives.
 const OWNER_BEAT: Duration = Duration::from_millis(500);
+/// How often it tries to get the lock that an earlier session of it may still hold: standbys look at the lock, too.
+const LOCK_RETRY: Duration = Duration::from_millis(50);
 /// A look that takes longer than this has failed.
 const LOOK_TIMEOUT: Duration = Duration::from_secs(5);
 /// A handover waits until the storage answers within this time: an owner that has begun to hand over can answer nothing.
@@ -99,6 +101,10 @@ pub struct Supervisor {
     tail: Option<Tail>,
     /// Whether the server was recorded as one that holds everything that this node, as the owner, knows to be durable.
     server_is_recorded: bool,
+    /// Whether this process has owned the ledger.
+    has_owned: bool,
+    /// Whether this node, as the owner, holds the owner's lock.
+    has_lock: bool,
     /// Compares the storage with what is known to be durable.
     appending_again: Option<JoinHandle<()>>,
     /// What the list of nodes says about the stream.
@@ -145,6 +151,8 @@ impl Supervisor {
             kept: Kept::default(),
             tail: None,
             server_is_recorded: false,
+            has_owned: false,
+            has_lock: false,
             appending_again: None,
             shown_as_fed: None,
             told_of_loss: false,
@@ -213,19 +221,8 @@ impl Supervisor {
             tokio::select! {
                 failure = running.failed() => {
                     self.router.no_owner(epoch);
-                    self.router.metrics().set_fed_standbys(0);
-                    let _ = timeout(LOOK_TIMEOUT, self.membership.release()).await;
-                    return match failure {
-                        Failure::Fenced(by) => {
-                            tracing::warn!(%by, "another node has taken over; this node follows it");
-                            Ok(false)
-                        }
-                        Failure::Forked { at } => {
-                            self.refuse(Fork { at, known: running.handle.durable().next() });
-                            Ok(false)
-                        }
-                        failure => Err(failure.into()),
-                    };
+                    self.stopped_owning(failure, handle.durable().next()).await?;
+                    return Ok(false);
                 }
                 _ = phase.changed() => {}
                 _ = standbys.changed() => {}
@@ -247,6 +244,19 @@ impl Supervisor {
         }
     }
 
+    /// The ledger is another node's, or this node must not go on.
+    async fn stopped_owning(&mut self, failure: Failure, durable: Position) -> Result<(), Error> {
+        self.router.metrics().set_fed_standbys(0);
+        // Nobody is told: a third node would take this for a handover, before the next owner has the lock.
+        let _ = timeout(LOOK_TIMEOUT, self.membership.unlock()).await;
+        match failure {
+            Failure::Fenced(by) => tracing::warn!(%by, "another node has taken over; this node follows it"),
+            Failure::Forked { at } => self.refuse(Fork { at, known: durable }),
+            failure => return Err(failure.into()),
+        }
+        Ok(())
+    }
+
     /// Gives the ledger to the next owner. Says whether the node ends.
     async fn hand_over(&mut self, running: Running) -> Result<bool, Error> {
         // Requests that come now wait for the next owner.
@@ -256,7 +266,14 @@ impl Supervisor {
             let _ = phase.wait_for(|phase| *phase == Phase::End).await;
         };
         let (epoch, handle) = (running.report.epoch, running.handle.clone());
-        let projections = running.hand_over(end).await?;
+        let projections = match running.hand_over(end).await {
+            Ok(projections) => projections,
+            Err(failure) => {
+                // The last batch waited for the database, and another node has taken over meanwhile.
+                self.stopped_owning(failure, handle.durable().next()).await?;
+                return Ok(self.phase() == Phase::End);
+            }
+        };
         self.router.metrics().set_fed_standbys(0);
         if !self.server_is_recorded {
             // The next owner need not wonder whether a failover has undone something.
@@ -283,11 +300,12 @@ impl Supervisor {
         tokio::select! {
             _ = ended.changed() => {}
             _ = news.changed() => {}
-            () = sleep(OWNER_BEAT) => {}
+            () = sleep(if self.has_lock { OWNER_BEAT } else { LOCK_RETRY }) => {}
         }
         let phase = self.phase();
+        self.has_lock = false;
         let beat = async {
-            self.membership.try_lock().await?;
+            self.has_lock = self.membership.try_lock().await?;
             let is_written = self.membership.beat(handle.now().0).await?;
             let (membership, node) = (&mut self.membership, &self.node);
             if is_written {

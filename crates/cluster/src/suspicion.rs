@@ -85,6 +85,11 @@ impl Watch {
         self.signs.is_some_and(|(_, since)| now.duration_since(since) >= self.takeover_after)
     }
 
+    /// For how long the owner's lock has been free.
+    pub(crate) fn unlocked_for(&self, now: Instant) -> Duration {
+        self.unlocked_since.map_or(Duration::ZERO, |since| now.duration_since(since))
+    }
+
     /// Nothing could be seen for a while, so silence counts from now on.
     pub(crate) fn restart(&mut self) {
         (self.signs, self.unlocked_since) = (None, None);

@@ -361,12 +361,19 @@ async fn c9_a_standby_appends_what_the_replica_lacks_when_the_owner_died_too() {
     owner.task.abort();
     drop(owner);
     let database = database.fail_over().await;
+    let c = database.nodes.start("c", TAKEOVER_AFTER);
     assert_all(&standby.handle, 1..=10 + LOST).await;
     // The database has them, too, and nobody needs the memory of the old owner.
     standby.phase.send_replace(Phase::End);
     standby.task.await.unwrap().unwrap();
-    let c = database.nodes.start("c", TAKEOVER_AFTER);
+    let d = database.nodes.start("d", TAKEOVER_AFTER);
     assert_all(&c.handle, 1..=10 + LOST).await;
+    drop(d);
+}
+
+/// Where the node `a` feeds its standbys from.
+fn a_feed(nodes: &Nodes) -> Feed {
+    nodes.inbound.lock().unwrap()["a"].1.clone()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -378,7 +385,7 @@ async fn answers_wait_for_a_standby_and_new_work_is_refused_without_one() {
         let handle = a.handle.clone();
         async move { handle.submit(task(1)).await }
     });
-    let feed = nodes.inbound.lock().unwrap()["a"].1.clone();
+    let feed = a_feed(&nodes);
     let lacks = feed.lacks_standby();
     feed.changes().wait_for(|_| lacks.load(std::sync::atomic::Ordering::Acquire)).await.unwrap();
     assert_eq!(a.handle.submit(task(2)).await, Err(Unavailable::NoStandby));
@@ -387,6 +394,25 @@ async fn answers_wait_for_a_standby_and_new_work_is_refused_without_one() {
     waiting.await.unwrap().unwrap();
     b.handle.submit(task(2)).await.unwrap();
     assert_all(&a.handle, 1..=2).await;
+    drop((a, b));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn reads_wait_for_a_standby_that_holds_what_they_rest_on() {
+    let mut nodes = Nodes::new();
+    nodes.feed.answers_wait_for_standby = true;
+    let a = nodes.start("a", TAKEOVER_AFTER);
+    let feed = a_feed(&nodes);
+    let reading = tokio::spawn({
+        let handle = a.handle.clone();
+        async move { handle.status().await }
+    });
+    // The first record of the owner is on the database alone.
+    let lacks = feed.lacks_standby();
+    feed.changes().wait_for(|_| lacks.load(std::sync::atomic::Ordering::Acquire)).await.unwrap();
+    assert!(!reading.is_finished());
+    let b = nodes.start("b", TAKEOVER_AFTER);
+    reading.await.unwrap().unwrap();
     drop((a, b));
 }
 

@@ -26,6 +26,7 @@ impl Supervisor {
         let mut standby = None;
         let (mut news, mut phase) = (self.membership.news(), self.phase.clone());
         let mut stream = self.kept.stream();
+        let mut seen = *stream.borrow_and_update();
         let (mut was_told, mut reported) = (false, String::new());
         while self.phase() != Phase::End {
             let mut is_locked = false;
@@ -71,17 +72,18 @@ impl Supervisor {
             let pause = self.lookout.pause(is_fed, is_locked, Instant::now());
             let until = tokio::time::Instant::now() + pause;
             was_told = loop {
-                let before = *stream.borrow_and_update();
+                // What has changed during the look counts as well.
+                let now = *stream.borrow_and_update();
+                let before = std::mem::replace(&mut seen, now);
+                standby = self.apply(standby, now).await?;
+                if self.lookout.stream_changed(&before, &now, self.now()) {
+                    break false;
+                }
                 tokio::select! {
                     changed = news.changed() => break changed.is_ok(),
                     _ = phase.changed() => break false,
                     () = sleep_until(until) => break false,
                     _ = stream.changed() => {}
-                }
-                let now = *stream.borrow();
-                standby = self.apply(standby, now).await?;
-                if self.lookout.stream_changed(&before, &now, self.now()) {
-                    break false;
                 }
             };
         }
@@ -118,10 +120,7 @@ impl Supervisor {
             Ok(Ok(None)) => true,
             Ok(Ok(Some(rivals))) => {
                 let epoch = observed.owner.as_ref().map_or(0, |owner| owner.epoch);
-                // An earlier process with this name and address does not live any more, unless this one replaces it.
-                let has_replaced = !self.node.replaces && self.own_row.name() == Name::Held;
-                let is_earlier = observed.owner.as_ref().is_some_and(|owner| self.is_this(owner));
-                let why = if is_earlier && has_replaced { Suspicion::NoOwner } else { why };
+                let why = if self.is_gone(observed) { Suspicion::NoOwner } else { why };
                 let stream = *self.kept.stream().borrow();
                 self.lookout.goes_first((why, epoch), &stream, (holding, &rivals), Instant::now())
             }
@@ -131,6 +130,14 @@ impl Supervisor {
                 false
             }
         }
+    }
+
+    /// Whether the owner was an earlier process with the name and address of this one, which does not live any more, unless this one
+    /// replaces it.
+    fn is_gone(&self, observed: &Observed) -> bool {
+        let is_earlier = |owner: &OwnerRow| self.is_this(owner) && !self.has_owned;
+        let owns_name = !self.node.replaces && self.own_row.name() == Name::Held;
+        owns_name && observed.owner.as_ref().is_some_and(is_earlier)
     }
 
     /// Never owns the ledger again, and says why.
@@ -195,12 +202,21 @@ impl Supervisor {
         if self.is_this(owner) || self.routed_to.as_ref() == Some(owner) {
             return;
         }
+        // A failover can undo the row of an owner that lives.
+        let is_undone = |later: &OwnerRow| {
+            later.epoch > owner.epoch && self.kept.stream().borrow().fed_by == Some(later.epoch)
+        };
+        if self.routed_to.as_ref().is_some_and(is_undone) {
+            return;
+        }
         let address =
             NodeAddress { node: owner.node.as_str().into(), address: owner.address.as_str().into() };
         tracing::info!(owner = owner.node, epoch = owner.epoch, "another node owns the ledger");
         let warm = self.warm_peers.iter().find(|(known, _)| *known == address);
         let peer = warm.map_or_else(|| (self.connect)(&address), |(_, peer)| peer.clone());
         let follows = !self.is_forked && self.phase() < Phase::Drain;
+        self.tail = None;
+        self.kept.stream_ended(false);
         self.tail = follows.then(|| Tail::follow(peer.clone(), owner.epoch, self.kept.clone()));
         self.router.forward(owner.epoch, address, peer);
         self.routed_to = Some(owner.clone());

@@ -57,8 +57,8 @@ impl Supervisor {
         let running = match started {
             Ok(Some(running)) => running,
             failed => {
-                // The lock must not keep others from trying.
-                let _ = timeout(LOOK_TIMEOUT, self.membership.release()).await;
+                // The lock must not keep others from trying. They see that it is free; told of it, this node would try again at once, too.
+                let _ = timeout(LOOK_TIMEOUT, self.membership.unlock()).await;
                 if let Err(error) = failed {
                     self.not_taken_over(error)?;
                 }
@@ -66,8 +66,9 @@ impl Supervisor {
             }
         };
         let epoch = running.report.epoch;
+        self.feed.begin_to_serve();
         self.router.own(epoch, &running.handle);
-        (self.routed_to, self.tail) = (None, None);
+        (self.routed_to, self.tail, self.has_owned) = (None, None, true);
         self.lookout.owns();
         self.kept.clear();
         (self.shown_as_fed, self.own_row.is_hot, self.server_is_recorded) = (None, false, false);

@@ -9,26 +9,26 @@ use super::kept::Kept;
 use super::ledger::epoch_of;
 use super::recent::Recent;
 use super::rules;
-use crate::{AppendError, Batch, Refusal};
+use crate::{AppendError, Batch, Position, Refusal};
 
 /// Has no thread, no clock and no runtime of its own, so that production and a simulator drive the same code.
 pub struct Appender<T: BatchTable> {
     writer: Writer<T>,
     feed: Option<Feed>,
     epoch: u64,
+    /// A standby holds everything before this position.
+    received: Position,
 }
 
 /// A batch that the standbys are sent already.
 pub struct Prepared {
     pub(super) row: BatchRow,
-    /// Whether the batch begins an epoch.
-    is_first: bool,
 }
 
 impl<T: BatchTable> Appender<T> {
     /// Appends behind this batch.
     pub fn new(table: T, last: Place) -> Appender<T> {
-        Appender { writer: Writer::new(table, last), feed: None, epoch: 0 }
+        Appender { writer: Writer::new(table, last), feed: None, epoch: 0, received: Position::ZERO }
     }
 
     /// The batches that are appended from now on go to the feed.
@@ -60,34 +60,44 @@ impl<T: BatchTable> Appender<T> {
             return Err(Refusal::Fenced { expected: last.next, found: batch.first() }.into());
         }
         // Only the first batch of a writer has an epoch.
-        let first_epoch = if self.epoch > 0 { None } else { epoch_of(batch) };
-        if let Some(epoch) = first_epoch {
+        if self.epoch == 0
+            && let Some(epoch) = epoch_of(batch)
+        {
             self.epoch = epoch;
             self.feed.iter().for_each(|feed| feed.begin(&self.writer.recent, epoch));
         }
         let row = BatchRow::new(batch, last.link, self.epoch);
         self.feed.iter().for_each(|feed| feed.publish(&row));
-        Ok(Prepared { row, is_first: first_epoch.is_some() })
+        Ok(Prepared { row })
     }
 
     /// Makes a batch durable. It is also received by a standby then, if answers wait for one.
-    pub async fn append(&mut self, Prepared { row, is_first }: Prepared) -> Result<(), AppendError> {
+    pub async fn append(&mut self, Prepared { row }: Prepared) -> Result<(), AppendError> {
         let next = row.place.next;
         self.writer.append(row).await?;
-        if let Some(feed) = &self.feed {
-            feed.durable(next);
-            // No answer rests on the first batch, and no standby knows of this owner before it.
-            while !is_first && !feed.received(next, self.writer.table().pause(MAX_RECEIPT)).await {
+        self.feed.iter().for_each(|feed| feed.durable(next));
+        self.wait_for_receipt().await
+    }
+
+    /// Returns when nobody has appended after us, every batch that we know to be durable still is, and a standby has received
+    /// all of them, if answers wait for one.
+    pub async fn confirm(&mut self) -> Result<(), AppendError> {
+        self.writer.confirm().await?;
+        self.wait_for_receipt().await
+    }
+
+    async fn wait_for_receipt(&mut self) -> Result<(), AppendError> {
+        let next = self.last().next;
+        let Some(feed) = self.feed.as_ref().filter(|feed| feed.is_serving()) else { return Ok(()) };
+        while self.received < next {
+            if feed.received(next, self.writer.table().pause(MAX_RECEIPT)).await {
+                self.received = next;
+            } else {
                 // Another node may own the ledger by now, and wait for this one as its standby.
                 self.writer.confirm().await?;
             }
         }
         Ok(())
-    }
-
-    /// Returns when nobody has appended after us, and every batch that we know to be durable still is.
-    pub async fn confirm(&mut self) -> Result<(), AppendError> {
-        self.writer.confirm().await
     }
 }
 

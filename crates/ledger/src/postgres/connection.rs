@@ -7,6 +7,7 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::stream::poll_fn;
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::task::AbortHandle;
 use tokio_postgres::config::TargetSessionAttrs;
 use tokio_postgres::error::Severity;
 use tokio_postgres::{AsyncMessage, Client, Config, Connection, NoTls};
@@ -50,6 +51,7 @@ pub(super) enum Heard {
 pub(super) struct Session {
     pub client: Client,
     warned: Arc<AtomicBool>,
+    drive: AbortHandle,
 }
 
 impl Session {
@@ -82,22 +84,25 @@ impl Session {
             .keepalives_interval(Duration::from_secs(1))
             .keepalives_retries(3);
         let warned = Arc::new(AtomicBool::new(false));
-        let client = match &server.tls {
+        let (client, drive) = match &server.tls {
             Some(tls) => {
                 let (client, connection) = config.connect(MakeRustlsConnect::new(tls.clone())).await?;
-                tokio::spawn(drive(connection, warned.clone(), heard));
-                client
+                (client, tokio::spawn(drive(connection, warned.clone(), heard)).abort_handle())
             }
             None => {
                 let (client, connection) = config.connect(NoTls).await?;
-                tokio::spawn(drive(connection, warned.clone(), heard));
-                client
+                (client, tokio::spawn(drive(connection, warned.clone(), heard)).abort_handle())
             }
         };
         client.batch_execute(SETTINGS).await?;
         client.batch_execute(PLANS).await?;
         verify(&client, server.unsafe_no_sync).await?;
-        Ok(Session { client, warned })
+        Ok(Session { client, warned, drive })
+    }
+
+    /// Closes the connection although statements are not answered. Without this, a dropped session stays open until they are.
+    pub(super) fn hang_up(self) {
+        self.drive.abort();
     }
 
     /// Whether the server has warned since the last call. A commit that comes with a warning may not be replicated.

@@ -64,6 +64,8 @@ struct Batches {
     /// None while this node does not own the ledger.
     ring: Option<Recent>,
     epoch: u64,
+    /// Whether the owner answers requests.
+    is_serving: bool,
     durable: Position,
     subscribers: BTreeMap<u64, Subscriber>,
     last_id: u64,
@@ -135,9 +137,19 @@ impl Feed {
     /// A writer begins with these batches.
     pub(super) fn begin(&self, recent: &Recent, epoch: u64) {
         self.change(|state| {
-            (state.epoch, state.durable) = (epoch, recent.last().next);
+            (state.epoch, state.is_serving, state.durable) = (epoch, false, recent.last().next);
             state.ring = Some(recent.bare());
         });
+    }
+
+    /// From now on the owner answers requests, and standbys can know of it. What it appends before, to take over, waits for no
+    /// receipt: no standby could send one.
+    pub fn begin_to_serve(&self) {
+        self.change(|state| state.is_serving = true);
+    }
+
+    pub(super) fn is_serving(&self) -> bool {
+        self.state().is_serving
     }
 
     /// A batch is about to be appended.

@@ -48,7 +48,7 @@ impl PostgresLedger {
             let row = session.client.query_opt(sql, &[&shard]).await?;
             row.as_ref().map(Place::read).ok_or_else(|| Error::Damaged("a shard has no batch".to_owned()))?
         })?;
-        database.set_readable(last.next);
+        database.set_last_durable(Some(last));
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Error::from)?;
         Ok(PostgresLedger {
@@ -70,7 +70,7 @@ impl PostgresLedger {
         ledger.appender.set_feed(feed);
         let runtime = ledger.runtime.as_ref().ok_or(Error::Closed)?;
         if runtime.block_on(ledger.appender.restore(kept))? {
-            ledger.database.set_readable(ledger.last().next);
+            ledger.database.set_last_durable(Some(ledger.last()));
         }
         Ok(ledger)
     }
@@ -131,7 +131,7 @@ impl Ledger for PostgresLedger {
         match &appended {
             Ok(()) => {
                 self.space = DiskSpace::Plenty;
-                self.database.set_readable(batch.next());
+                self.database.set_last_durable(Some(self.last()));
                 self.missing = None;
                 if let (Some(follower), Some(changes)) = (&self.follower, batch.changes()) {
                     follower.add(changes, batch.next());
@@ -227,7 +227,7 @@ impl Drop for PostgresLedger {
     /// The last owner may be an asynchronous task, where a runtime must not be waited for.
     fn drop(&mut self) {
         // Without a writer, readers follow whoever writes.
-        self.database.set_readable(Position(u64::MAX));
+        self.database.set_last_durable(None);
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }

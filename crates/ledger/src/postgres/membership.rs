@@ -21,6 +21,11 @@ const LOCK_CLASS: i32 = 0x4c45_5353;
 /// Told to all nodes when an owner leaves or another one has taken over.
 const CHANNEL: &str = "lessor_owner";
 
+/// The rows are hints, and a failover may undo them: their commits wait for no replica, so that nodes see each other while one
+/// is away. A row that another session of this node still holds is not waited for without end, or each look would leave a session behind
+/// that waits for it.
+const SETTINGS: &str = "SET synchronous_commit = local; SET lock_timeout = 4000";
+
 /// The owner's lock that somebody holds: `$1` is the shard, `$2` the class. The server has locks of other databases too.
 const HELD: &str = "pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 2 AND objid = $1::int4::oid \
     AND classid = $2::int4::oid AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
@@ -156,7 +161,7 @@ impl Membership {
 
     /// Ends a session that does not answer.
     pub fn hang_up(&mut self) {
-        self.session = None;
+        self.session.take().into_iter().for_each(Session::hang_up);
     }
 
     pub(super) fn shard(&self) -> i32 {
@@ -290,12 +295,18 @@ impl Membership {
         Ok(())
     }
 
-    /// Gives the lock back and tells the other nodes, so that one of them takes over at once.
-    pub async fn release(&mut self) -> Result<(), Error> {
+    /// Gives the lock back.
+    pub async fn unlock(&mut self) -> Result<(), Error> {
         let shard = self.database.shard();
         let session = self.session().await?;
         session.client.query("SELECT pg_advisory_unlock($1, $2)", &[&LOCK_CLASS, &shard]).await?;
-        notify(&session.client).await
+        Ok(())
+    }
+
+    /// Gives the lock back and tells the other nodes, so that one of them takes over at once.
+    pub async fn release(&mut self) -> Result<(), Error> {
+        self.unlock().await?;
+        notify(&self.session().await?.client).await
     }
 
     /// Removes this node from the list.
@@ -371,7 +382,7 @@ impl Membership {
                 counter.send_modify(|count| *count += 1);
             })
             .await?;
-            session.client.batch_execute(&format!("LISTEN {CHANNEL}")).await?;
+            session.client.batch_execute(&format!("{SETTINGS}; LISTEN {CHANNEL}")).await?;
             (self.session, self.is_new) = (Some(session), true);
         }
         self.session.as_ref().ok_or(Error::Closed)

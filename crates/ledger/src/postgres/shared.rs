@@ -1,11 +1,12 @@
 //! The parts that an open ledger shares: a connection for everything but appends, and what is known of the cluster.
 
 use std::future::Future;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::runtime::Runtime;
 
+use super::batch_row::Place;
 use super::connection::{READER, Session};
 use super::schema::{Cluster, migrate, read_cluster, read_current_cluster};
 use super::tables::Context;
@@ -24,9 +25,9 @@ struct Inner {
     /// `None` only while it is dropped.
     runtime: Option<Runtime>,
     session: tokio::sync::Mutex<Option<Arc<Session>>>,
-    /// The position after the last record that the writer of this process knows to be durable. Without a writer, all that
-    /// the database holds may be read.
-    readable: AtomicU64,
+    /// The last batch that the writer of this process knows to be durable. Without a writer, all that the database holds may be
+    /// read.
+    last_durable: Mutex<Option<Place>>,
     holds: Mutex<Holds>,
     /// A snapshot was stored since the last trim.
     trim_is_due: AtomicBool,
@@ -89,7 +90,7 @@ impl Database {
             cluster,
             runtime: Some(runtime),
             session: tokio::sync::Mutex::new(Some(Arc::new(session))),
-            readable: AtomicU64::new(u64::MAX),
+            last_durable: Mutex::default(),
             holds: Mutex::default(),
             trim_is_due: AtomicBool::new(false),
         })))
@@ -135,12 +136,17 @@ impl Database {
         Context { shard, max_json_bytes: (tables_payload_kib as usize) << 10 }
     }
 
-    pub(super) fn readable(&self) -> Position {
-        Position(self.0.readable.load(Ordering::Acquire))
+    pub(super) fn last_durable(&self) -> Option<Place> {
+        *self.0.last_durable.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn set_readable(&self, next: Position) {
-        self.0.readable.store(next.0, Ordering::Release);
+    pub(super) fn set_last_durable(&self, last: Option<Place>) {
+        *self.0.last_durable.lock().unwrap_or_else(PoisonError::into_inner) = last;
+    }
+
+    /// Records from this position on must not be read.
+    pub(super) fn readable(&self) -> Position {
+        self.last_durable().map_or(Position(u64::MAX), |last| last.next)
     }
 
     pub(super) fn note_snapshot(&self) {

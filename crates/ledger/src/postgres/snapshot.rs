@@ -1,5 +1,7 @@
 //! Snapshots as rows: the blocks first, and last the row that makes them a snapshot.
 
+use tokio_postgres::types::ToSql;
+
 use super::Error;
 use super::batch_row::position;
 use super::shared::Database;
@@ -7,6 +9,14 @@ use crate::{Error as LedgerError, Position, SnapshotError, SnapshotInfo, Snapsho
 
 /// PostgreSQL takes values of up to 1 GiB; a block is far smaller.
 const MAX_BLOCK_BYTES: usize = 64 << 20;
+
+/// A server that was failed over to may lack the last blocks, or have another history than the one that the snapshot sums up.
+const FINISH: &str = "INSERT INTO lessor.snapshot (shard, id, begin_, end_, blocks, bytes) \
+    SELECT $1, $2::text::uuid, $3, $4, $5::int4, $6 \
+    WHERE (SELECT count(*) FROM lessor.snapshot_block WHERE shard = $1 AND id = $2::text::uuid) = $5::int4 \
+    AND ($7::int8 IS NULL OR EXISTS (SELECT 1 FROM lessor.batch WHERE shard = $1 AND first = $7 AND link = $8))";
+const UNFINISHED: &str =
+    "PostgreSQL lacks blocks of the snapshot, or batches that it sums up: the database was failed over";
 
 pub(super) fn list(database: &Database) -> Result<Vec<SnapshotInfo>, Error> {
     let shard = database.shard();
@@ -65,13 +75,19 @@ impl SnapshotSink for Sink {
         SnapshotError::check(self.begin, end, self.database.readable())?;
         let (shard, id, begin) = (self.database.shard(), self.id.clone(), self.begin);
         let (blocks, bytes) = (self.blocks, self.bytes);
+        // Known to be durable, and not before the end of the snapshot.
+        let last = self.database.last_durable();
         self.database
             .run(move |session| async move {
-                let sql = "INSERT INTO lessor.snapshot (shard, id, begin_, end_, blocks, bytes) \
-                           VALUES ($1, $2::text::uuid, $3, $4, $5, $6)";
                 let (begin, end) = (begin.0 as i64, end.0 as i64);
-                session.client.execute(sql, &[&shard, &id, &begin, &end, &blocks, &bytes]).await?;
-                Ok(())
+                let first = last.map(|last| last.first.0 as i64);
+                let link = last.map(|last| last.link.0.to_vec());
+                let parameters: [&(dyn ToSql + Sync); 8] =
+                    [&shard, &id, &begin, &end, &blocks, &bytes, &first, &link];
+                match session.client.execute(FINISH, &parameters).await? {
+                    0 => Err(Error::Refused(UNFINISHED.to_owned())),
+                    _ => Ok(()),
+                }
             })
             .map_err(LedgerError::from)?;
         self.is_finished = true;

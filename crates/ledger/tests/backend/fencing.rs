@@ -86,7 +86,8 @@ fn an_empty_batch_of_a_fenced_writer_is_refused() {
 fn a_writer_that_is_replaced_while_it_waits_for_a_receipt_is_fenced() {
     let database = Database::create();
     let feed = Feed::new(FeedOptions { hot_standbys: 1, answers_wait_for_standby: true });
-    let mut old = PostgresLedger::open_after(database.connect("a"), &Kept::default(), feed).unwrap();
+    let mut old = PostgresLedger::open_after(database.connect("a"), &Kept::default(), feed.clone()).unwrap();
+    feed.begin_to_serve();
     let mut new = database.open().ledger;
     let waiting = std::thread::spawn(move || old.append(&batch(Position(1), 3)));
     while new.next() == Position(1) {

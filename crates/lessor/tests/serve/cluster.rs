@@ -138,6 +138,9 @@ fn c9_what_a_failover_lost_is_appended_by_a_standby_when_the_owner_was_killed() 
     owner.kill();
     cluster.lose_from(before);
     standby.signal(Signal::CONT);
+    standby.until_logged("this node owns the ledger");
+    // Answers wait for a standby again.
+    let _standby = owner.start_again(|dir| serve(dir, &[]));
     for task in tasks {
         assert_eq!(standby.get(&format!("/v1/tasks/{task}"))["state"], "WAITING");
     }

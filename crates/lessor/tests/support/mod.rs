@@ -152,8 +152,14 @@ impl Server {
         rustix::process::Pid::from_child(&self.child)
     }
 
+    /// Sends a signal. Returns after SIGSTOP once every thread stands still, which takes a moment.
     pub(crate) fn signal(&self, signal: rustix::process::Signal) {
-        rustix::process::kill_process(self.pid(), signal).unwrap();
+        use rustix::process::{Signal, WaitOptions, kill_process, waitpid};
+        kill_process(self.pid(), signal).unwrap();
+        if signal == Signal::STOP {
+            let (_, status) = waitpid(Some(self.pid()), WaitOptions::UNTRACED).unwrap().unwrap();
+            assert!(status.stopped(), "it has ended: {status:?}");
+        }
     }
 
     /// What it has logged so far.
