@@ -5,11 +5,14 @@ mod appends;
 mod database_failures;
 mod database_setup;
 mod fencing;
+mod lost_answers;
 mod membership;
 mod migrations;
 mod offsets;
+mod proxy;
 mod readers;
 mod recovery;
+mod refused_sessions;
 mod snapshots;
 mod trim;
 

@@ -10,7 +10,7 @@ use crate::{CLUSTER, append, batch, database_options, read, server};
 const VERSION_1: &str = include_str!("schema-1.sql");
 const BATCHES: u64 = 4;
 
-fn hex(bytes: &[u8]) -> String {
+pub(crate) fn hex(bytes: &[u8]) -> String {
     let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
     format!("'\\x{digits}'")
 }
@@ -50,7 +50,7 @@ fn columns(url: &str) -> Vec<Vec<String>> {
 }
 
 #[test]
-fn a_database_of_version_1_is_migrated_by_the_first_node_and_its_batches_stay_as_they_are() {
+fn c20_a_database_of_version_1_is_migrated_by_the_first_node_and_its_batches_stay_as_they_are() {
     let url = old_database();
     let rows = "SELECT first, xmin, encode(link, 'hex') FROM lessor.batch ORDER BY first LIMIT 5";
     let before = execute(&url, rows);
@@ -76,7 +76,7 @@ fn a_migrated_database_has_the_columns_of_a_new_one() {
 }
 
 #[test]
-fn a_schema_of_newer_software_that_only_added_something_is_used() {
+fn c20_a_schema_of_newer_software_that_only_added_something_is_used() {
     let url = old_database();
     let open = || postgres::open(server(&url), database_options("a"));
     open().unwrap();
