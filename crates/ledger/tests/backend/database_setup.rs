@@ -1,9 +1,11 @@
 //! Which databases are used, and which are refused.
 
-use ledger::postgres::{self, Cluster, Import, Server};
+use ledger::postgres::{self, Cluster, Finalized, Import, Server};
 use ledger::{ClusterId, ErrorKind, Link, Position, Reader};
 use test_servers::postgres::{execute, shared};
 
+use crate::database_failures::{cut, url};
+use crate::proxy::Proxy;
 use crate::{Backend, CLUSTER, Database, append, batch, database_options, read, server};
 
 #[test]
@@ -52,6 +54,55 @@ fn c20_a_database_of_newer_software_is_refused_with_both_versions() {
         assert_eq!(refused.kind(), ErrorKind::Refused);
         assert!(refused.to_string().contains('7') && refused.to_string().contains('1'), "{refused}");
     }
+}
+
+/// Nodes write the format of the database until all of them read the next one.
+#[test]
+fn c20_a_record_format_is_enabled_when_every_node_reads_it() {
+    let database = Database::create();
+    let url = url(&database);
+    let finalize = || postgres::finalize(&database.0, CLUSTER.key_print).unwrap();
+    let enabled = "SELECT format FROM lessor.cluster";
+    let Finalized::Already { format } = finalize() else { panic!("a new database has the newest format") };
+    let (older, newest) = (format - 1, vec![vec![format.to_string()]]);
+
+    execute(&url, &format!("UPDATE lessor.cluster SET format = {older}"));
+    let node = |name: &str, format: u32| {
+        let values = format!("('{name}', '{name}:1', '0.{format}', {format})");
+        execute(&url, &format!("INSERT INTO lessor.node (node, address, version, format) VALUES {values}"));
+    };
+    node("old", older);
+    node("new", format);
+    let Finalized::Refused { format: refused, nodes } = finalize() else { panic!("a node does not read it") };
+    let names: Vec<_> = nodes.iter().map(|node| (&*node.name, &*node.version, node.format)).collect();
+    assert_eq!((refused, names), (format, vec![("old", &*format!("0.{older}"), older)]));
+    assert_eq!(execute(&url, enabled), [[older.to_string()]], "nothing was changed");
+    let other_key = postgres::finalize(&database.0, [1; 16]).unwrap_err();
+    assert_eq!(other_key.kind(), ErrorKind::Refused);
+
+    execute(&url, &format!("UPDATE lessor.node SET format = {format} WHERE node = 'old'"));
+    assert_eq!(finalize(), Finalized::Enabled { format });
+    assert_eq!(execute(&url, enabled), newest);
+    assert_eq!(finalize(), Finalized::Already { format });
+    append(&mut *database.open().ledger, 3);
+}
+
+/// It would write records that it cannot read back after a restart.
+#[test]
+fn c20_a_node_that_runs_does_not_append_to_a_database_whose_records_it_does_not_read() {
+    let url = url(&Database::create());
+    let proxy = Proxy::to(&url);
+    let mut ledger = Database(server(&proxy.url)).open().ledger;
+    append(&mut *ledger, 3);
+    execute(&url, "UPDATE lessor.cluster SET format = 7");
+    cut(&url);
+    let (known, stop) = (proxy.connections(), ledger.stop_waiting().expect("it may wait without end"));
+    let appending = std::thread::spawn(move || ledger.append(&batch(Position(4), 1)));
+    // Each attempt begins when the one before it was refused.
+    proxy.until_connections(known + 3);
+    stop();
+    assert!(appending.join().unwrap().is_err());
+    assert_eq!(execute(&url, "SELECT max(next) FROM lessor.batch"), [["4"]]);
 }
 
 #[test]
