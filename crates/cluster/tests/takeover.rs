@@ -4,6 +4,8 @@
 mod drain;
 #[path = "takeover/holdings.rs"]
 mod holdings;
+#[path = "takeover/rivals.rs"]
+mod rivals;
 #[path = "takeover/timed.rs"]
 mod timed;
 
@@ -184,7 +186,7 @@ fn poll() -> LeaseTasks {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_standby_forwards_and_takes_over_with_the_leases_of_an_owner_that_died() {
+async fn c1_a_standby_forwards_and_takes_over_with_the_leases_of_an_owner_that_died() {
     let nodes = Nodes::new();
     let a = nodes.start("a", TAKEOVER_AFTER);
     a.handle.submit(task(1)).await.unwrap();
