@@ -24,6 +24,9 @@ use crate::frame::{Downward, MAX_FRAME_BYTES, SHARD, Upward, VERSION};
 use crate::tail::Receiving;
 use crate::tls::{ClusterTls, is_other_key};
 
+#[cfg(test)]
+mod tests;
+
 /// The pauses between two attempts to connect.
 const MIN_PAUSE: Duration = Duration::from_millis(20);
 const MAX_PAUSE: Duration = Duration::from_millis(500);

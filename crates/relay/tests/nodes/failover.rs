@@ -16,7 +16,7 @@ use crate::support::{LONG, Node, completion, lease, scope, submit};
 /// C1, C2: long polls, waits and submits with payloads are held at an edge while the owner is replaced, once by one that it
 /// knows of and once behind its back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn everything_that_is_held_is_answered_once_by_the_next_owner() {
+async fn c1_c2_everything_that_is_held_is_answered_once_by_the_next_owner() {
     const TASKS: u128 = 40;
     let storage = MemoryStorage::default();
     let nodes = Node::cluster(3).await;
@@ -99,6 +99,46 @@ async fn c17_calls_whose_connection_is_cut_are_decided_once() {
     cycles.await.unwrap();
 }
 
+/// C17: the answer of an owner comes when its successor has answered the same call.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn c17_an_answer_that_comes_after_the_call_was_repeated_changes_nothing() {
+    let storage = MemoryStorage::default();
+    let nodes = Node::cluster(3).await;
+    let first = nodes[0].start(&storage);
+    nodes[0].own(&first, &[]);
+    let proxy = Proxy::to(nodes[0].address.clone()).await;
+    let edge = &nodes[2];
+    // Kept by the test, so that the connection outlives the change of the owner.
+    let peer = Arc::new(relay::RemotePeer::connect(proxy.address.clone(), "edge", edge.tls.clone()));
+    edge.router.forward(first.report.epoch, nodes[0].name(), peer.clone());
+    peer.connected().await;
+    proxy.hold_answers(true);
+    let submitted = tokio::spawn({
+        let handle = edge.handle.clone();
+        async move { handle.submit(submit(1, "q")).await }
+    });
+    while nodes[0].handle.status().await.unwrap().tasks == 0 {
+        tokio::task::yield_now().await;
+    }
+    assert!(!submitted.is_finished());
+    let second = nodes[1].start(&storage);
+    nodes[1].own(&second, &nodes);
+    assert_eq!(submitted.await.unwrap(), Ok(SubmitAnswer::Created(TaskId(1))));
+
+    // The late answer comes, and calls over the same connection get their own answers.
+    proxy.hold_answers(false);
+    let third = nodes[0].start(&storage);
+    nodes[0].own(&third, &[]);
+    edge.router.forward(third.report.epoch, nodes[0].name(), peer.clone());
+    let grant = edge.handle.lease(lease("w", "q"), LONG).await.unwrap().remove(0);
+    assert_eq!(grant.task, TaskId(1));
+    let verdict = edge.handle.complete(completion("w", &grant)).await.unwrap();
+    assert_eq!(verdict, Verdict::Committed(Outcome::Completed));
+    let history = edge.handle.history(scope(), TaskId(1)).await.unwrap().unwrap();
+    assert_eq!(history.records.len(), 3, "created, granted, completed");
+    assert_eq!(edge.handle.status().await.unwrap().tasks, 1);
+}
+
 /// A partition closes no connection; it is noticed because the other node is silent.
 #[tokio::test]
 async fn a_partition_is_noticed_and_its_end_too() {
@@ -125,7 +165,7 @@ async fn a_partition_is_noticed_and_its_end_too() {
 
 /// C16: the owner is told that nobody waits for a poll any more.
 #[tokio::test]
-async fn a_poll_whose_caller_is_gone_takes_no_task() {
+async fn c16_a_poll_whose_caller_is_gone_takes_no_task() {
     let nodes = Node::cluster(2).await;
     let running = nodes[0].start(&MemoryStorage::default());
     nodes[0].own(&running, &nodes);
