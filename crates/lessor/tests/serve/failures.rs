@@ -1,6 +1,11 @@
 //! Tests what a cluster does when its database or the network between its parts fails. `cargo xtask chaos --cluster` does
 //! the same under load.
 
+#[path = "failures/clocks.rs"]
+mod clocks;
+#[path = "failures/refused_writes.rs"]
+mod refused_writes;
+
 use std::net::Ipv4Addr;
 
 use serde_json::{Value, json};
@@ -97,7 +102,7 @@ fn c4_an_owner_without_its_peers_stays_and_an_owner_without_the_database_is_repl
 
 /// C22 and C8 share their two servers.
 #[test]
-fn c22_without_the_synchronous_replica_appends_wait_and_c8_when_it_is_promoted_nothing_is_lost() {
+fn c8_c22_without_the_synchronous_replica_appends_wait_and_when_it_is_promoted_nothing_is_lost() {
     let mut primary = Postgres::start(&["fsync=off"]);
     let mut replica = primary.start_replica(&["fsync=off"]);
     primary.wait_for_replica(true);
