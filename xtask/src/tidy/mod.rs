@@ -98,7 +98,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         name: "requirements",
-        why: "each requirement has one row in docs/requirements.md, and each test named there exists",
+        why: "each requirement and each fault of a cluster has one row in its document, and each test named there exists",
         check: requirements::check,
     },
     Rule {

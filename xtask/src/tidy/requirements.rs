@@ -1,5 +1,5 @@
-//! Checks the requirement tables: every requirement has exactly one row, every test that a row names exists in the file
-//! named before it, and a row without a test says why.
+//! Checks the tables of requirements and of the faults of a cluster: every number has exactly one row, every test that a row
+//! names exists in the file named before it, and a row without a test says why.
 
 use std::ops::RangeInclusive;
 
@@ -18,10 +18,15 @@ const DOCUMENTS: &[(&str, Families)] = &[
         &[("S4-", 1..=41), ("S0-", 1..=27), ("S1-", 1..=57), ("S2-", 1..=30), ("S3-", 1..=80)],
     ),
     ("docs/remote-execution.md", &[("I", 5..=17), ("A", 5..=8), ("N", 15..=16)]),
+    // 19 is about buckets, which this version does not use.
+    ("docs/clusters.md", &[("C", 1..=18), ("C", 20..=23)]),
 ];
 
 /// How the last cell of a row without a test starts; the reason follows.
 const NOT_COVERED: &str = "not covered: ";
+
+/// What the first cell of a row has that is checked but has no number.
+const NO_NUMBER: &str = "–";
 
 /// A table row: the number in its first cell, its line, and the text and inline code of its last cell.
 struct Row {
@@ -45,12 +50,12 @@ fn check_document(repository: &Repository, path: &str, families: Families) -> Ve
         for number in range.clone().map(|number| format!("{family}{number}")) {
             let count = rows.iter().filter(|row| row.number == number).count();
             if count != 1 {
-                let message = format!("{number} has {count} rows in the requirement table, not one");
+                let message = format!("{number} has {count} rows in the table, not one");
                 findings.push(Finding::new(path, 0, message));
             }
         }
     }
-    for row in rows.iter().filter(|row| is_number(&row.number)) {
+    for row in rows.iter().filter(|row| is_number(&row.number) || row.number == NO_NUMBER) {
         for message in check_row(repository, row) {
             findings.push(Finding::new(path, row.line, format!("{}: {message}", row.number)));
         }
@@ -169,6 +174,7 @@ mod tests {
     fn a_missing_number_is_found() {
         assert_eq!(count_with("S1-57", ""), 1);
         assert_eq!(count_with("I9", ""), 1);
+        assert_eq!(count_with("C23", ""), 1);
         assert_eq!(
             count_with("S2-5", "| S2-5, S2-6 | – | `a/tests/a.rs`: `a_test` |\n"),
             1,
@@ -192,8 +198,12 @@ mod tests {
             1,
             "only the last cell counts"
         );
-        let other = "| S0-1 | – | `a/tests/a.rs`: `a_test` |\n| X5 | – | `a/tests/a.rs`: `gone` |\n";
-        assert_eq!(count_with("S0-1", other), 2, "rows outside the ranges are checked too");
+        for number in ["X5", "–"] {
+            let other =
+                format!("| C5 | – | `a/tests/a.rs`: `a_test` |\n| {number} | – | `a/tests/a.rs`: `gone` |\n");
+            let findings = findings(|of| (of == "C5").then(|| other.clone()));
+            assert_eq!(findings.len(), 2, "rows outside the ranges are checked too: {number}");
+        }
     }
 
     #[test]

@@ -42,7 +42,7 @@ async fn has_said(membership: &mut Membership, name: &str) -> bool {
 /// A standby whose stream was cut long ago counted as one that holds everything. It took over, and what the newer standby
 /// held was lost.
 #[tokio::test(flavor = "multi_thread")]
-async fn after_a_failover_a_standby_leaves_the_takeover_to_a_live_one_that_holds_more() {
+async fn c9_after_a_failover_a_standby_leaves_the_takeover_to_a_live_one_that_holds_more() {
     let database = Replicated::start();
     let nodes = database.nodes.clone();
     let owner = nodes.start("a", TAKEOVER_AFTER);

@@ -186,7 +186,7 @@ async fn c17_a_call_that_is_never_answered_goes_to_the_next_owner() {
 
 /// C16: nobody but this node knows the name of the poll, so what was granted to it is given back at once.
 #[tokio::test]
-async fn leases_of_a_poll_whose_caller_is_gone_are_given_back() {
+async fn c16_leases_of_a_poll_whose_caller_is_gone_are_given_back() {
     let owner = Owner::start(&MemoryStorage::default());
     let (router, handle) = edge();
     let peer = DirectPeer::new(owner.router.inbound(), Answers::Withheld);

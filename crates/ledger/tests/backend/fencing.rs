@@ -29,7 +29,7 @@ fn the_first_append_of_a_new_writer_fences_the_earlier_writer() {
 }
 
 #[test]
-fn of_two_writers_that_append_at_once_one_wins() {
+fn c13_of_several_writers_that_append_at_once_one_wins() {
     let database = Database::create();
     let writers: Vec<_> = (0..4).map(|_| database.open().ledger).collect();
     let won: Vec<bool> = std::thread::scope(|scope| {
