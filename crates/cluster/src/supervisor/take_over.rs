@@ -119,7 +119,7 @@ impl Supervisor {
 }
 
 /// Brings a standby to the end of the ledger and lets it own the ledger. None when the end cannot be reached because somebody
-/// writes.
+/// writes, or when another node has taken over meanwhile.
 fn start(
     mut standby: Standby,
     database: Database,
@@ -135,6 +135,10 @@ fn start(
     // PostgreSQL is waited for inside, on this thread.
     let reached = reach_end(&mut standby, kept, &reader, open, at).now_or_never();
     let Some(ledger) = reached.transpose()?.flatten() else { return Ok(None) };
+    // Another standby was faster, and nobody has suspected it yet: to replace it would be one takeover more.
+    if standby.owner().is_some_and(|owner| owner.epoch > began_at) {
+        return Ok(None);
+    }
     let offsets = Arc::new(postgres::OffsetRows::new(database.clone()));
     let storage = Storage { ledger: Box::new(ledger), offsets };
     options.time = time.after(&standby, began_at, clock.now());
