@@ -57,6 +57,8 @@ struct Link {
     outbox: Outbox,
     /// None once the connection is lost.
     pending: Mutex<Option<HashMap<u64, AnswerSender>>>,
+    /// The newest change of the configuration of which the node has told.
+    change: watch::Sender<u64>,
 }
 
 impl RemotePeer {
@@ -115,14 +117,16 @@ impl Peer for RemotePeer {
             let mut links = self.shared.links.subscribe();
             *lock(&self.shared.follower) = Some(notices.clone());
             let _following = Following(&self.shared);
-            let link =
-                async { links.wait_for(Option::is_some).await.ok().and_then(|link| link.clone()) }.await;
+            let link = links.wait_for(Option::is_some).await.ok().and_then(|link| link.clone());
+            let Some(link) = link else { return };
+            // From here on the owner waits for this node.
+            link.outbox.send_small(Upward::Followed { change: 0 }.encode());
             notices.post_all();
-            let is_other = |now: &Option<Arc<Link>>| match (now, &link) {
-                (Some(now), Some(link)) => !Arc::ptr_eq(now, link),
-                _ => true,
-            };
-            let _ = links.wait_for(is_other).await;
+            let is_other = |now: &Option<Arc<Link>>| now.as_ref().is_none_or(|now| !Arc::ptr_eq(now, &link));
+            tokio::select! {
+                _ = links.wait_for(is_other) => {}
+                () = link.tell_what_is_followed(&notices) => {}
+            }
         })
     }
 
@@ -249,7 +253,8 @@ async fn greet(address: &str, tls: &ClusterTls, hello: Upward) -> io::Result<(St
 /// Carries calls until the connection is lost.
 async fn run(shared: &Shared, (mut incoming, outgoing, ear): Connected) -> io::Result<()> {
     let (outbox, frames) = Outbox::new();
-    let link = Arc::new(Link { outbox: outbox.clone(), pending: Mutex::new(Some(HashMap::new())) });
+    let pending = Mutex::new(Some(HashMap::new()));
+    let link = Arc::new(Link { outbox: outbox.clone(), pending, change: watch::Sender::new(0) });
     let _up = Up { shared, link: link.clone() };
     shared.links.send_replace(Some(link.clone()));
     let read = async {
@@ -287,6 +292,17 @@ impl Drop for Up<'_> {
 }
 
 impl Link {
+    /// Tells the other node which of its changes of the configuration this node has followed, as long as the connection lives.
+    async fn tell_what_is_followed(&self, notices: &Notices) {
+        let mut changes = self.change.subscribe();
+        changes.mark_changed();
+        while changes.changed().await.is_ok() {
+            let change = *changes.borrow_and_update();
+            notices.followed_all().await;
+            self.outbox.send_small(Upward::Followed { change }.encode());
+        }
+    }
+
     fn receive(&self, frame: &[u8], shared: &Shared) {
         let (id, answer) = match Downward::decode(frame) {
             Ok(Downward::Answer { id, reply, durable }) => {
@@ -299,6 +315,10 @@ impl Link {
             Ok(Downward::Notice { notice }) => {
                 if let Some(notices) = &*lock(&shared.follower) {
                     notices.post(notice);
+                }
+                // After that, so that what is followed then includes it.
+                if let Some(change) = notice.change {
+                    self.change.send_replace(change);
                 }
                 return;
             }

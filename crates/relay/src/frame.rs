@@ -47,6 +47,11 @@ pub(crate) enum Upward {
     },
     /// The node takes no more batches: another one is to get them.
     Untail {},
+    /// The node follows the configuration of the owner, and has it up to this change. An older node never says so, and is not
+    /// waited for.
+    Followed {
+        change: u64,
+    },
 }
 
 /// What the node that was connected to sends.
@@ -121,7 +126,7 @@ structs! {
     OwnerHint { 1 epoch, 2 owner }
     Place { 1 first, 2 next, 3 link }
     StreamedBatch { 1 place, 2 at, 3 epoch, 4 codec, 5 body }
-    Notice { 1 takes_work, 2 durable, 3 now, 4 registered, 5 ordered, 6 configured }
+    Notice { 1 takes_work, 2 durable, 3 now, 4 registered, 5 ordered, 6 configured, 7 change }
 }
 
 enums! {
@@ -133,6 +138,7 @@ enums! {
         5 Tail { 1 shard: shard, 2 epoch: epoch, 3 after: after };
         6 Received { 1 next: next };
         7 Untail {};
+        8 Followed { 1 change: change };
     }
     Downward {
         1 Welcome { 1 version: version, 2 node: node };

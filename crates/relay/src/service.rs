@@ -169,7 +169,7 @@ impl Service {
     ) -> io::Result<()> {
         let (outbox, frames) = Outbox::new();
         let (mut sending, node) = (Sending::default(), Arc::<str>::from(node));
-        let mut notices = self.inbound.notices();
+        let (mut notices, mut follower) = (self.inbound.notices(), self.inbound.configuration_follower());
         let notify = async {
             while let Some(mut notice) = notices.next(BEAT).await {
                 if let Some(now) = self.inbound.now_if_owner() {
@@ -201,6 +201,7 @@ impl Service {
                     }
                     Ok(Upward::Received { next }) => sending.received(next),
                     Ok(Upward::Untail {}) => sending.end(),
+                    Ok(Upward::Followed { change }) => follower.followed(change),
                     Ok(Upward::Hello { .. } | Upward::Tail { .. }) => {}
                     Err(error) => {
                         // A newer node may say things that this one does not know.

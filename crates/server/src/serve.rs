@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::pin::Pin;
 
+use coordinator::ConfigurationFollower;
 use tokio::task::JoinSet;
 
 use crate::app::App;
@@ -41,15 +42,16 @@ fn serve_until<'a>(
     shutdown: Shutdown<'a>,
 ) -> Pin<Box<dyn Future<Output = Drained> + Send + 'a>> {
     Box::pin(async move {
-        // Without its keys a server that needs them admits nobody.
-        if app.auth == AuthMode::Keys
-            && let Err(error) = app.keys.load(&app.handle).await
-        {
-            tracing::error!(%error, "the API keys cannot be read, so every call is refused");
+        // Before the keys are read, so that no change in between is missed.
+        let follower = app.handle.follow_configuration();
+        let needs_keys = app.auth == AuthMode::Keys;
+        let loaded = if needs_keys { app.keys.load(&app.handle).await } else { Ok(()) };
+        if let Err(error) = loaded {
+            tracing::error!(%error, "the API keys cannot be read, so every call is refused until they can");
         }
         // Ends with this function, however that ends.
         let mut beside = JoinSet::new();
-        beside.spawn(follow_configuration(app.clone()));
+        beside.spawn(follow_configuration(app.clone(), follower, loaded.is_err()));
         if let Ok(address) = listener.tcp.local_addr() {
             beside.spawn(push::run(app.clone(), address, listener.tls.is_some()));
         }
@@ -60,15 +62,18 @@ fn serve_until<'a>(
     })
 }
 
-/// Follows the changes that other nodes make to keys and queues. Ends at once where there are no other nodes.
-async fn follow_configuration(app: App) {
-    let mut changes = app.handle.watch_configuration();
-    while changes.changed().await.is_ok() {
-        if app.auth == AuthMode::Keys
-            && let Err(error) = app.keys.load(&app.handle).await
-        {
-            tracing::warn!(%error, "the API keys of other nodes cannot be read; they are read again with the next change");
-        }
+/// Reads the keys if they are lacking, and follows the changes that other nodes make to keys and queues, where there are others.
+async fn follow_configuration(app: App, follower: Option<ConfigurationFollower>, lacks_keys: bool) {
+    if lacks_keys {
+        app.keys.follow(&app.handle).await;
+    }
+    let Some(mut follower) = follower else { return };
+    loop {
+        let change = follower.next().await;
         drop(app.push.wake_on_drop());
+        if app.auth == AuthMode::Keys {
+            app.keys.follow(&app.handle).await;
+        }
+        follower.followed(change);
     }
 }

@@ -107,15 +107,20 @@ impl Call {
 
     /// Whether the call may change what other nodes keep a copy of: keys, token keys and push targets.
     pub(super) fn configures(&self) -> bool {
+        let configures =
+            |command: &_| matches!(command, Command::ConfigureQueue(_) | Command::RotateTokenKey(_));
+        self.changes_keys() || self.has_command(configures)
+    }
+
+    /// Whether the call may change the API keys.
+    pub(super) fn changes_keys(&self) -> bool {
+        self.has_command(|command| matches!(command, Command::CreateKey(_) | Command::RevokeKey(_)))
+    }
+
+    fn has_command(&self, is_it: impl Fn(&Command) -> bool) -> bool {
         let Call::Ask(Request::Decide(batch)) = self else { return false };
         batch.iter().any(|item| match item {
-            BatchItem::Command(command) => matches!(
-                command,
-                Command::ConfigureQueue(_)
-                    | Command::RotateTokenKey(_)
-                    | Command::CreateKey(_)
-                    | Command::RevokeKey(_)
-            ),
+            BatchItem::Command(command) => is_it(command),
             BatchItem::Heartbeat { .. } => false,
         })
     }

@@ -12,6 +12,7 @@ use tokio::sync::{Semaphore, SemaphorePermit, watch};
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::call::{Call, CallReply};
+use super::configuration::Changing;
 use super::local::{INBOX_KIB, Local, MAX_INBOX_WAIT, WAITING_KIB};
 use super::peer::{BoxFuture, Notices, OwnerHint, PeerError};
 use super::repeat::{self, GiveBack, PollNames};
@@ -140,12 +141,17 @@ impl Front {
         })
     }
 
-    /// Answers a call by the coordinator of this process.
+    /// Answers a call by the coordinator of this process. A change of keys is answered when the nodes that are connected follow it.
     pub(super) async fn call_local(&self, local: &Local, call: Call) -> CallReply {
-        let configures = call.configures();
+        let configuration = &self.notices.0.configuration;
+        let changing = call.configures().then(|| Changing::begin(configuration));
+        let changes_keys = call.changes_keys();
         let reply = local.call(call).await;
-        if configures {
-            self.notices.0.configured.send_replace(());
+        if let Some(change) = changing.map(Changing::done)
+            && changes_keys
+            && reply.unavailable().is_none()
+        {
+            configuration.followed_in_time(change).await;
         }
         reply
     }

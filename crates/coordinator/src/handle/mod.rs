@@ -4,6 +4,7 @@
 //! need not know. An answer comes only after everything it rests on is durable.
 
 mod call;
+mod configuration;
 mod follower_clock;
 mod front;
 mod local;
@@ -12,6 +13,7 @@ mod repeat;
 mod route;
 
 pub use call::{Call, CallReply, RegistryCall, RegistryReply};
+pub use configuration::ConfigurationFollower;
 pub(crate) use local::{Envelope, INBOX_KIB, Local, WAITING_KIB};
 pub use peer::{BoxFuture, NodeAddress, Notice, NoticeSource, Notices, OwnerHint, Peer, PeerError};
 pub use repeat::answer_to_repeat;
@@ -187,11 +189,12 @@ impl Handle {
         }
     }
 
-    /// Watches whether other nodes have changed keys, token keys or queues. Closed where there are no other nodes.
-    pub fn watch_configuration(&self) -> watch::Receiver<()> {
+    /// Follows the keys, token keys and queues that any node changes: changes of keys are answered when all followers have
+    /// them. None where there are no other nodes.
+    pub fn follow_configuration(&self) -> Option<ConfigurationFollower> {
         match &self.target {
-            Target::Local(_) => watch::channel(()).1,
-            Target::Front(front) => front.notices.0.configured.subscribe(),
+            Target::Local(_) => None,
+            Target::Front(front) => Some(ConfigurationFollower::up_to_date(front.notices.0.clone())),
         }
     }
 

@@ -12,6 +12,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::call::{Call, CallReply};
+use super::configuration::Configuration;
 
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
@@ -85,6 +86,8 @@ pub struct Notice {
     pub ordered: bool,
     /// Keys, token keys or queues were configured.
     pub configured: bool,
+    /// The number of that change at the owner, which waits until it is followed; none from an older node.
+    pub change: Option<u64>,
 }
 
 /// Where notices of the owner go. Cheap to clone: clones share their content.
@@ -96,7 +99,7 @@ pub(super) struct NoticeBoard {
     pub durable: watch::Sender<Position>,
     pub registered: watch::Sender<()>,
     pub ordered: watch::Sender<()>,
-    pub configured: watch::Sender<()>,
+    pub configuration: Configuration,
     pub clock: super::follower_clock::FollowerClock,
 }
 
@@ -107,7 +110,7 @@ impl Default for Notices {
             durable: watch::Sender::new(Position::ZERO),
             registered: watch::Sender::new(()),
             ordered: watch::Sender::new(()),
-            configured: watch::Sender::new(()),
+            configuration: Configuration::default(),
             clock: super::follower_clock::FollowerClock::default(),
         }))
     }
@@ -121,30 +124,38 @@ impl Notices {
         let replace = |last: &mut bool| std::mem::replace(last, notice.takes_work) != notice.takes_work;
         board.takes_work.send_if_modified(replace);
         board.durable.send_if_modified(|last| std::mem::replace(last, notice.durable) != notice.durable);
-        let changes = [
-            (notice.registered, &board.registered),
-            (notice.ordered, &board.ordered),
-            (notice.configured, &board.configured),
-        ];
+        let changes = [(notice.registered, &board.registered), (notice.ordered, &board.ordered)];
         for (_, sender) in changes.into_iter().filter(|(is_changed, _)| *is_changed) {
             sender.send_replace(());
+        }
+        if notice.configured {
+            board.configuration.changed();
         }
     }
 
     /// Anything may have changed while nothing was heard of the owner.
     pub fn post_all(&self) {
-        for sender in [&self.0.registered, &self.0.ordered, &self.0.configured] {
+        for sender in [&self.0.registered, &self.0.ordered] {
             sender.send_replace(());
         }
+        self.0.configuration.changed();
+    }
+
+    /// Resolves once everything that was posted about the configuration is followed by this node.
+    pub async fn followed_all(&self) {
+        self.0.configuration.followed_all().await;
     }
 
     pub(super) fn source(&self) -> NoticeSource {
+        let mut configured = self.0.configuration.changes();
+        // So that the other node knows which change it begins with.
+        configured.mark_changed();
         NoticeSource {
             takes_work: self.0.takes_work.subscribe(),
             durable: self.0.durable.subscribe(),
             registered: self.0.registered.subscribe(),
             ordered: self.0.ordered.subscribe(),
-            configured: self.0.configured.subscribe(),
+            configured,
         }
     }
 }
@@ -155,7 +166,7 @@ pub struct NoticeSource {
     durable: watch::Receiver<Position>,
     registered: watch::Receiver<()>,
     ordered: watch::Receiver<()>,
-    configured: watch::Receiver<()>,
+    configured: watch::Receiver<u64>,
 }
 
 impl NoticeSource {
@@ -166,7 +177,11 @@ impl NoticeSource {
             changed = self.takes_work.changed() => changed,
             changed = self.registered.changed() => { notice.registered = true; changed }
             changed = self.ordered.changed() => { notice.ordered = true; changed }
-            changed = self.configured.changed() => { notice.configured = true; changed }
+            changed = self.configured.changed() => {
+                notice.configured = true;
+                notice.change = Some(*self.configured.borrow_and_update());
+                changed
+            }
             () = tokio::time::sleep(beat) => Ok(()),
         };
         changed.ok()?;

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use tokio::sync::watch;
 
 use super::call::{Call, CallReply};
+use super::configuration::ConfigurationFollower;
 use super::front::{DEFAULT_FAILOVER_WAIT, Front};
 use super::local::Local;
 use super::peer::{NodeAddress, NoticeSource, OwnerHint, Peer};
@@ -158,6 +159,11 @@ impl Inbound {
     /// Notices for another node.
     pub fn notices(&self) -> NoticeSource {
         self.front.notices.source()
+    }
+
+    /// Another node that gets these notices, and says what it has followed.
+    pub fn configuration_follower(&self) -> ConfigurationFollower {
+        ConfigurationFollower::new(self.front.notices.0.clone())
     }
 
     /// Whether this node owns the ledger now, and its time.

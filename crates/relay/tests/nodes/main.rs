@@ -1,5 +1,6 @@
 //! Nodes of one process that call each other over the relay: TLS on the loopback, ports of the system's choice.
 
+mod configuration;
 mod failover;
 mod proxy;
 mod support;

@@ -1,5 +1,5 @@
-//! Admits requests, before their route is called and before any body is read. Every request passes here, so a caller with an
-//! API key or a certificate is admitted without waiting.
+//! Admits requests, before their route is called and before any body is read. Every request passes here, so a caller with a
+//! known API key or a certificate is admitted without waiting.
 
 use std::convert::Infallible;
 use std::future::poll_fn;
@@ -14,7 +14,7 @@ use super::audit::{Action, Admitted, Entry, anonymous_action};
 use super::connection_key::ConnectionKey;
 use super::identity::Caller;
 use super::revocation::Revocation;
-use super::{Authenticated, authenticate, authorize, of_token};
+use super::{Authenticated, authenticate, authorize, verify};
 use crate::app::App;
 use crate::convert::Problem;
 use crate::edge::fallback::is_grpc;
@@ -37,13 +37,9 @@ pub(crate) async fn admit(
     request: &mut Request,
 ) -> Result<Admission, Problem> {
     let call = permissions::find(request.method(), request.uri().path());
-    let token = match authenticate(app, key, request, call) {
-        Authenticated::Now(known) => Err(known),
-        Authenticated::Token(token) => Ok(token.to_owned()),
-    };
-    let known = match token {
-        Err(known) => known,
-        Ok(token) => Box::pin(of_token(app, &token)).await.map(Some),
+    let known = match authenticate(app, key, request, call) {
+        Authenticated::Now(known) => known,
+        Authenticated::Later(credential) => Box::pin(verify(app, &credential)).await.map(Some),
     };
     let (identity, acting) = match known {
         Ok(identity) => {

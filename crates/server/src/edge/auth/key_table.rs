@@ -1,5 +1,6 @@
 //! The API keys that live, for the lookup of every request, kept in step with the durable state: a key works once its record
-//! is durable, and is refused before its revocation is answered.
+//! is durable, and is refused before its revocation is answered. In a cluster each node has a table; the last one stays good
+//! while the owner cannot be asked.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,29 +10,57 @@ use std::time::Duration;
 use authority::command::{CreateKey, CreateKeyAnswer, RevokeKey, RevokeKeyAnswer};
 use authority::{SecretHash, StoredKey, Time};
 use coordinator::{Handle, Unavailable};
-use tokio::sync::{Mutex, watch};
-use tokio::time::sleep;
+use tokio::sync::{Mutex, Semaphore, watch};
+use tokio::time::{Instant, sleep};
 
 use super::identity::{Identity, KEY_IDENTITY};
 use super::secret::is_same;
 
-/// How long the table waits before it asks an overloaded coordinator again, at first and at most.
+/// How long the table waits before it asks the coordinator again that did not answer, at first and at most.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const MAX_PAUSE: Duration = Duration::from_secs(1);
+/// The time between two reads of the keys that begin because a key is unknown: whoever sends made-up keys causes no more.
+const MISS_PAUSE: Duration = Duration::from_millis(250);
+/// Most requests with unknown keys that wait for such a read at one time.
+const MAX_MISSES: usize = 1_000;
 
 #[derive(Clone, Default)]
 pub(crate) struct KeyTable(Arc<Inner>);
 
-#[derive(Default)]
 struct Inner {
     /// Replaced as a whole, so that a lookup holds the lock for a moment only.
     keys: RwLock<Arc<HashMap<Arc<str>, Entry>>>,
-    /// Held while a change is decided and the table follows it, so that the last change is what the table shows.
-    changing: Mutex<()>,
+    /// How many reads have begun.
+    begun: AtomicU64,
+    /// Held by the read that runs, so that the last read is what the table shows.
+    turn: Mutex<Turn>,
+    misses: Semaphore,
     /// Of the table; a new one is there before its version is.
     version: AtomicU64,
     /// Notifies those who wait for the end of a key.
     changes: watch::Sender<()>,
+}
+
+/// The reads that are over.
+#[derive(Default)]
+struct Turn {
+    /// The number and the result of the last one.
+    last: Option<(u64, Result<(), Unavailable>)>,
+    /// When one began because a key is unknown.
+    missed_at: Option<Instant>,
+}
+
+impl Default for Inner {
+    fn default() -> Inner {
+        Inner {
+            keys: RwLock::default(),
+            begun: AtomicU64::new(0),
+            turn: Mutex::default(),
+            misses: Semaphore::new(MAX_MISSES),
+            version: AtomicU64::new(0),
+            changes: watch::Sender::default(),
+        }
+    }
 }
 
 struct Entry {
@@ -87,11 +116,67 @@ impl KeyTable {
         self.0.keys.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// The holder of a key that this node does not know: another node may have made it. The keys are read first, unless they
+    /// were a moment ago.
+    pub(super) async fn find_anew(
+        &self,
+        handle: &Handle,
+        id: &str,
+        hash: &SecretHash,
+    ) -> Result<Option<Arc<Identity>>, Unavailable> {
+        let _miss = self.0.misses.try_acquire().map_err(|_| Unavailable::Overloaded)?;
+        let is_due = |turn: &mut Turn| {
+            let is_due = turn.missed_at.is_none_or(|at| at.elapsed() >= MISS_PAUSE);
+            if is_due {
+                turn.missed_at = Some(Instant::now());
+            }
+            is_due
+        };
+        self.read_if(handle, is_due).await?;
+        Ok(self.find(id, hash, handle.now()))
+    }
+
     /// Reads the keys from the coordinator.
     pub(crate) async fn load(&self, handle: &Handle) -> Result<(), Unavailable> {
-        let _changing = self.0.changing.lock().await;
-        self.replace(handle.keys().await?);
-        Ok(())
+        self.read_if(handle, |_| true).await
+    }
+
+    /// Reads the keys until that succeeds. Without a coordinator nothing is served, and no key is good.
+    pub(crate) async fn follow(&self, handle: &Handle) {
+        let mut pause = FIRST_PAUSE;
+        while let Err(why) = self.load(handle).await {
+            let is_alone = !handle.has_other_nodes();
+            if why == Unavailable::Stopped || (is_alone && why != Unavailable::Overloaded) {
+                return self.replace(Vec::new());
+            }
+            if pause == FIRST_PAUSE {
+                tracing::warn!(%why, "the API keys cannot be read; the last ones stay good until they can");
+            }
+            sleep(pause).await;
+            pause = MAX_PAUSE.min(pause * 2);
+        }
+    }
+
+    /// Reads the keys, or joins a read that begins after this call. Not at all, unless it may begin when it is its turn.
+    async fn read_if(
+        &self,
+        handle: &Handle,
+        may_begin: impl FnOnce(&mut Turn) -> bool,
+    ) -> Result<(), Unavailable> {
+        let next = self.0.begun.load(Ordering::Acquire) + 1;
+        let mut turn = self.0.turn.lock().await;
+        if let Some((number, result)) = turn.last
+            && number >= next
+        {
+            return result;
+        }
+        if !may_begin(&mut turn) {
+            return Ok(());
+        }
+        let number = self.0.begun.fetch_add(1, Ordering::AcqRel) + 1;
+        let result = handle.keys().await.map(|keys| self.replace(keys));
+        turn.last = Some((number, result));
+        result
     }
 
     pub(crate) async fn create(
@@ -122,20 +207,12 @@ impl KeyTable {
     {
         let (table, handle) = (self.clone(), handle.clone());
         let changed = tokio::spawn(async move {
-            let _changing = table.0.changing.lock().await;
             let answer = decide(handle.clone()).await;
-            // Also after an error: the outcome may be unknown, and the keys are what the coordinator says. A coordinator that
-            // is overloaded answers later; without one nothing is served, and no key is good.
-            let mut pause = FIRST_PAUSE;
-            let keys = loop {
-                match handle.keys().await {
-                    Ok(keys) => break keys,
-                    Err(Unavailable::Overloaded) => sleep(pause).await,
-                    Err(_) => break Vec::new(),
-                }
-                pause = MAX_PAUSE.min(pause * 2);
-            };
-            table.replace(keys);
+            // Also after an error: the outcome may be unknown, and the keys are what the coordinator says. In a cluster its
+            // owner tells of what it has decided after all.
+            if answer.is_ok() || !handle.has_other_nodes() {
+                table.follow(&handle).await;
+            }
             answer
         });
         changed.await.unwrap_or(Err(Unavailable::OutcomeUnknown))
@@ -153,3 +230,6 @@ impl KeyTable {
         self.0.changes.send_replace(());
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -14,7 +14,7 @@ mod secret;
 
 use std::sync::Arc;
 
-use authority::Time;
+use authority::{SecretHash, Time};
 use axum::extract::Request;
 use axum::http::{HeaderName, HeaderValue};
 use wire::{DEFAULT_SCOPE_NAME, TENANT_HEADER};
@@ -46,19 +46,20 @@ pub enum AuthMode {
 }
 
 /// Who calls, as far as it is known without waiting.
-enum Authenticated<'a> {
+enum Authenticated {
     /// None for a call that anyone may make.
     Now(Result<Option<Arc<Identity>>, Problem>),
-    /// The holder of a token, which has to be verified.
-    Token(&'a str),
+    Later(Unverified),
 }
 
-fn authenticate<'a>(
-    app: &App,
-    key: &ConnectionKey,
-    request: &'a Request,
-    call: Option<&Call>,
-) -> Authenticated<'a> {
+/// A credential that is not known here.
+enum Unverified {
+    Token(String),
+    /// A key that another node may have made: its id and the hash of its secret.
+    Key(String, SecretHash),
+}
+
+fn authenticate(app: &App, key: &ConnectionKey, request: &Request, call: Option<&Call>) -> Authenticated {
     if call.is_some_and(|call| matches!(call.access, Access::Anyone | Access::TaskToken)) {
         return Authenticated::Now(Ok(None));
     }
@@ -68,7 +69,7 @@ fn authenticate<'a>(
     by_credential(app, key, request)
 }
 
-fn by_credential<'a>(app: &App, key: &ConnectionKey, request: &'a Request) -> Authenticated<'a> {
+fn by_credential(app: &App, key: &ConnectionKey, request: &Request) -> Authenticated {
     let now = app.handle.now();
     let Some(header) = credential::header(request.headers()) else {
         return Authenticated::Now(by_certificate(app, request.extensions().get(), now).map(Some));
@@ -79,18 +80,27 @@ fn by_credential<'a>(app: &App, key: &ConnectionKey, request: &'a Request) -> Au
     let holder = match (known, header) {
         (Some(known), _) => Some(known),
         (None, Some(value)) => match credential::parse(value) {
-            Some(Credential::Token(token)) => return Authenticated::Token(token),
+            Some(Credential::Token(token)) => {
+                return Authenticated::Later(Unverified::Token(token.to_owned()));
+            }
             Some(Credential::Key { id, hash }) => {
                 let found = app.keys.find(&id, &hash, now);
+                if found.is_none() && app.handle.has_other_nodes() {
+                    return Authenticated::Later(Unverified::Key(id, hash));
+                }
                 found.inspect(|found| key.remember(value, version, found))
             }
             None => None,
         },
         (None, None) => None,
     };
-    // One answer for all, so that nobody learns which part of a key was right.
+    Authenticated::Now(holder.map(Some).ok_or_else(invalid_key))
+}
+
+/// One answer for all, so that nobody learns which part of a key was right.
+fn invalid_key() -> Problem {
     let detail = "the API key is not valid: it is malformed, unknown, revoked or expired";
-    Authenticated::Now(holder.map(Some).ok_or_else(|| Problem::new(Code::Unauthenticated, detail)))
+    Problem::new(Code::Unauthenticated, detail)
 }
 
 fn by_certificate(
@@ -119,6 +129,14 @@ fn nothing_sent(app: &App) -> String {
         "the server needs an API key: send `Authorization: Bearer KEY`, or HTTP basic with the key as the password; an admin \
          creates keys with `lessor key create`{certificate}"
     )
+}
+
+/// The holder of a credential that is not known here.
+async fn verify(app: &App, credential: &Unverified) -> Result<Arc<Identity>, Problem> {
+    match credential {
+        Unverified::Token(token) => of_token(app, token).await,
+        Unverified::Key(id, hash) => app.keys.find_anew(&app.handle, id, hash).await?.ok_or_else(invalid_key),
+    }
 }
 
 /// The holder of a token. The log says what is wrong with one.
