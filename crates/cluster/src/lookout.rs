@@ -19,8 +19,9 @@ const LOOK: Duration = Duration::from_millis(100);
 const LOOK_WHILE_FED: Duration = Duration::from_millis(500);
 /// The same after the stream of the owner was lost: the server notices a moment later that the session has ended too.
 const LOOK_ALARMED: Duration = Duration::from_millis(20);
-/// After a failover of the database, a standby that was not seen any more gets this long to say what it holds.
-const YIELD: Duration = Duration::from_secs(3);
+/// After a failover of the database, a standby that was not seen any more gets this long to say what it holds. The failover may have
+/// undone that it was seen a moment before.
+const YIELD: Duration = ALIVE;
 /// A failover may have undone the row of another standby, which writes it again at its next look.
 const INTRODUCTION: Duration = Duration::from_secs(1);
 /// One that has not been seen for this long does not come back with what it held.
