@@ -5,8 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use authority::{Position, Time};
 use ledger::Link;
+use ledger::postgres::Place;
 
 use super::history::{AskId, Entry, StoredBatch};
+use super::holdings::Holdings;
 use super::{Auditor, ensure};
 
 /// How far time may stay behind at a takeover: as long as the last owner may have been heard too late.
@@ -17,22 +19,30 @@ const MAX_BEHIND_MS: i64 = 60_000;
 pub(crate) struct ClusterModel {
     /// Where the history ends, and the link of its last batch. Unknown before the first batch.
     end: Option<(Position, Link)>,
-    /// Where the history ended when it was longest.
-    longest: Position,
     /// The node that began each epoch, and where.
     writers: BTreeMap<u64, (u64, Position)>,
     /// The newest epoch that ever was, on any server.
     newest: u64,
     /// Every batch that was ever stored.
     links: BTreeSet<[u8; 16]>,
-    /// What each node has applied: everything before this position.
-    applied: BTreeMap<u64, Position>,
-    /// Standbys have received everything before this position.
-    received: Position,
-    /// Batches that owners have sent to standbys.
-    sent: BTreeSet<[u8; 16]>,
+    /// The batch that was stored last at each position, and how many had been stored then.
+    last_stored: BTreeMap<Position, (Place, u64)>,
+    stored: u64,
+    /// What each node holds.
+    holdings: Holdings,
     /// How far the clock of each owner is ahead of the true time, by its epoch, and whether it has told others its time.
     leads_ms: BTreeMap<u64, (i64, bool)>,
+}
+
+impl ClusterModel {
+    /// Whether another batch was stored in the place of this one, later than this one.
+    fn is_replaced(&self, place: Place) -> bool {
+        let overlaps = |other: &Place| other.next > place.first && other.first < place.next;
+        let own =
+            self.last_stored.get(&place.first).filter(|(last, _)| *last == place).map_or(0, |(_, at)| *at);
+        let is_later = |(other, at): &(Place, u64)| overlaps(other) && *other != place && *at > own;
+        self.links.contains(&place.link.0) && self.last_stored.values().any(is_later)
+    }
 }
 
 impl Auditor {
@@ -49,7 +59,9 @@ impl Auditor {
             ensure(before.then(*first, *next, body) == *link, "its link does not fit the batch before it")?;
         }
         model.end = Some((*next, *link));
-        model.longest = model.longest.max(*next);
+        model.stored += 1;
+        let place = Place { first: *first, next: *next, link: *link };
+        model.last_stored.insert(*first, (place, model.stored));
         // Whoever appends a batch again does so for its writer.
         if model.links.insert(link.0) {
             let newest = model.writers.last_key_value().map_or(0, |(newest, _)| *newest);
@@ -57,7 +69,7 @@ impl Auditor {
             model.newest = model.newest.max(*epoch);
             let (writer, _) = *model.writers.entry(*epoch).or_insert((*node, *first));
             // A standby appends what the owner had sent to it, also if the owner could not append it.
-            let is_sent = model.sent.contains(&link.0);
+            let is_sent = model.holdings.was_received_by(*link, |receiver| receiver == *node);
             ensure(writer == *node || is_sent, format!("node {writer} owns this epoch"))?;
         }
         Ok(())
@@ -87,24 +99,53 @@ impl Auditor {
         ensure(is_replaced, "it gave the ledger up although nobody else had written")
     }
 
-    pub(super) fn followed(&mut self, node: u64, next: Position) -> Result<(), String> {
-        let end = self.cluster.longest.max(Position(1));
-        let before = self.cluster.applied.insert(node, next);
-        let is_new = before.is_none_or(|before| next > before);
-        ensure(!is_new || next <= end, format!("it has applied what is not durable, from {end} on"))
+    /// A standby applies what is stored, and nothing else.
+    pub(super) fn followed(&self, node: u64, next: Position) -> Result<(), String> {
+        let last = self.cluster.holdings.ending(node, next);
+        let is_stored =
+            last.is_none_or(|last| last.first.0 == 0 || self.cluster.links.contains(&last.link.0));
+        ensure(is_stored, format!("it has applied what is not durable before {next}"))
     }
 
-    pub(super) fn received(&mut self, next: Position, link: Link) {
-        self.cluster.received = self.cluster.received.max(next);
-        self.cluster.sent.insert(link.0);
+    /// What a node holds has changed.
+    pub(super) fn holds(&mut self, entry: &Entry) {
+        let holdings = &mut self.cluster.holdings;
+        match entry {
+            Entry::Forgot { node, own_alone } => holdings.forgot(*node, *own_alone),
+            Entry::Fed { node, before, place, now } => holdings.received(*node, *before, *place, *now),
+            Entry::Read { node, place, now } => holdings.read(*node, *place, *now),
+            Entry::Begun { node, place, now } => holdings.begun(*node, *place, *now),
+            Entry::Told { node, next } => holdings.told(*node, *next),
+            _ => {}
+        }
     }
 
-    /// An owner counts everything before `next` as recorded.
-    pub(super) fn appended(&self, next: Position) -> Result<(), String> {
-        let received = self.cluster.received;
+    /// Whether the process of a node knows that this batch was durable.
+    pub fn is_known(&self, node: u64, place: Place) -> bool {
+        self.cluster.holdings.known(node, place.first).contains(&place)
+    }
+
+    /// A node may refuse a history only for a batch that it knows to have been durable: another one has taken its place, or it is
+    /// gone and the node cannot append it again.
+    pub(super) fn refused_history(&self, node: u64, at: Position) -> Result<(), String> {
+        let model = &self.cluster;
+        // It may have noticed only that what comes next does not follow what it knows.
+        let known = model.holdings.known(node, Position(at.0.saturating_sub(1)));
+        let is_gone = |place: &Place| model.end.is_some_and(|(end, _)| end <= place.first);
+        let cannot_append =
+            model.holdings.base(node).is_some_and(|base| known.contains(&base) && is_gone(&base));
+        let is_replaced = known.iter().any(|place| model.is_replaced(*place));
+        ensure(is_replaced || cannot_append, "it knows of no durable batch that another one has replaced")
+    }
+
+    /// An owner counts everything before `next` as recorded. Its first batch, on which no answer rests, makes it the owner.
+    pub(super) fn appended(&mut self, node: u64, next: Position, is_first: bool) -> Result<(), String> {
+        self.cluster.holdings.appended(node, next);
+        let last = self.cluster.holdings.ending(node, next).ok_or("it was never appended")?;
+        let is_received = self.cluster.holdings.was_received_by(last.link, |receiver| receiver != node);
         ensure(
-            !self.rules.answers_wait_for_standby || next <= received,
-            format!("no standby holds what is behind {received}"),
+            !self.rules.answers_wait_for_standby || is_received || is_first,
+            format!("no standby has received what is before {next}"),
         )
     }
 
@@ -136,19 +177,16 @@ impl Auditor {
 
     /// Records are gone, and others take their positions: the history goes on as if they had never been. Whatever was
     /// answered meanwhile counts as lost too.
-    pub(super) fn lost(&mut self, from: Position, held_by: Option<u64>) -> Result<(), String> {
-        let (newest, holder) = (self.position, held_by.unwrap_or_default());
+    pub(super) fn lost(&mut self, place: Place, since: u64, excused: &[u64]) -> Result<(), String> {
+        let (from, newest) = (place.first, self.position);
+        let holder = self.cluster.holdings.holders(place, since).find(|id| !excused.contains(id));
         ensure(
-            !self.rules.nothing_is_lost,
-            format!("records {from} to {newest} were replicated, and are lost"),
-        )?;
-        ensure(
-            held_by.is_none(),
+            holder.is_none(),
             format!(
-                "records {from} to {newest} are lost although node {holder} lives, and holds what was lost"
+                "records {from} to {newest} are lost although node {} lives, and holds what was lost",
+                holder.unwrap_or_default()
             ),
         )?;
-        self.cluster.received = self.cluster.received.min(from);
         let entries = self.entries.take().ok_or("what was read is not kept")?;
         let is_lost = |entry: &Entry| matches!(entry, Entry::Recorded(record) if record.position >= from);
         let at = entries.iter().position(is_lost).unwrap_or(entries.len());

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use authority::{Event, Position, Time};
 use coordinator::{Reply, Request};
 use ledger::Link;
+use ledger::postgres::Place;
 
 /// Names one request. A request that the network delivers twice keeps its name.
 pub type AskId = u64;
@@ -32,14 +33,25 @@ pub enum Entry {
     Stored(StoredBatch),
     /// A failover of the database has undone what is not before `next`.
     Undone { next: Position, link: Link, names_owner: bool },
-    /// Another batch was stored where one had been durable. A node that lives and was never cut off may hold what was lost.
-    Lost { from: Position, held_by: Option<u64> },
-    /// A standby holds every batch up to and including this one.
-    Held { next: Position, link: Link },
-    /// An owner answers what rests on the batches before `next`.
-    Appended { next: Position },
+    /// Another batch was stored where this one had been durable. Whoever decided so could know what nodes had held at `since`, a
+    /// true time, but for those that are excused: nobody could hear of them.
+    Lost { place: Place, since: u64, excused: Vec<u64> },
+    /// The process of a node holds nothing any more, or nothing of what it wanted to append itself.
+    Forgot { node: u64, own_alone: bool },
+    /// A batch of an owner has reached another node. `now` is the true time in milliseconds.
+    Fed { node: u64, before: Place, place: Place, now: u64 },
+    /// A node has read a batch from the database.
+    Read { node: u64, place: Place, now: u64 },
+    /// A node has begun to append a batch.
+    Begun { node: u64, place: Place, now: u64 },
+    /// The owner has told a node that the batches before `next` are durable.
+    Told { node: u64, next: Position },
+    /// An owner has appended the batches before `next`, and answers what rests on them.
+    Appended { node: u64, next: Position, is_first: bool },
     /// A standby has applied every record before `next`.
     Followed { node: u64, next: Position },
+    /// A node owns nothing any more, because the database has another history than it from this position on.
+    Refused { node: u64, at: Position },
     /// The owner at this epoch gives the ledger up, because another node owns it.
     GaveUp { node: u64, epoch: u64 },
     /// A new owner begins with this time on its clock. `now` is the true time in milliseconds.

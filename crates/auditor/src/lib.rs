@@ -11,6 +11,7 @@ mod answers;
 mod cluster;
 mod coverage;
 pub mod history;
+mod holdings;
 mod keys;
 mod model;
 mod order;
@@ -56,8 +57,6 @@ pub struct Rules {
     /// Answers do not name the record that they rest on, because their contract has no field for it. Then any version
     /// of a task fits that was not outdated when it was asked for.
     pub unnamed_records: bool,
-    /// The database waits for a replica with every commit, so no failover loses anything.
-    pub nothing_is_lost: bool,
     /// No answer leaves before a standby holds what it rests on.
     pub answers_wait_for_standby: bool,
 }
@@ -251,15 +250,14 @@ impl Auditor {
                 self.undone(*next, *link, *names_owner);
                 Ok(())
             }
-            Entry::Lost { from, held_by } => self.lost(*from, *held_by),
-            Entry::Held { next, link } => {
-                self.received(*next, *link);
-                Ok(())
-            }
-            Entry::Appended { next } => self.appended(*next),
+            Entry::Lost { place, since, excused } => self.lost(*place, *since, excused),
+            Entry::Appended { node, next, is_first } => self.appended(*node, *next, *is_first),
             Entry::Followed { node, next } => {
                 self.followed(*node, *next).map_err(|what| format!("node {node}: {what}"))
             }
+            Entry::Refused { node, at } => self
+                .refused_history(*node, *at)
+                .map_err(|what| format!("node {node} refuses history from {at} on: {what}")),
             Entry::GaveUp { node, epoch } => {
                 self.gave_up(*node, *epoch).map_err(|what| format!("epoch {epoch}: {what}"))
             }
@@ -274,7 +272,10 @@ impl Auditor {
             Entry::Clock { epoch, now, time } => {
                 self.clock(*epoch, *now, *time).map_err(|what| format!("the clock of epoch {epoch}: {what}"))
             }
-            _ => Ok(()),
+            holding => {
+                self.holds(holding);
+                Ok(())
+            }
         }
     }
 

@@ -32,7 +32,7 @@ impl ClusterBug {
                 InjectedBug::FoundWithoutBarrier | InjectedBug::WarningIgnored => UNDURABLE,
                 InjectedBug::UndurableApplied => &["applied what is not durable"],
                 InjectedBug::HeldBatchesForgotten | InjectedBug::LeastTakesOver => &["holds what was lost"],
-                InjectedBug::ReceiptIgnored => &["no standby holds what is behind"],
+                InjectedBug::ReceiptIgnored => &["no standby has received what is before"],
                 InjectedBug::ReadUnconfirmed | InjectedBug::ConfirmedTooEarly => STALE,
                 InjectedBug::TimeFromOwnWall | InjectedBug::OldLeadKept => {
                     &["ahead of the last owner's time"]

@@ -39,6 +39,8 @@ pub(crate) struct Content {
     pub cut_until: BTreeMap<NodeId, u64>,
     /// A node that is with a server that was replaced, until then: nobody else hears of it.
     pub left_behind: Option<(NodeId, u64)>,
+    /// What nodes have read since the world has looked.
+    pub reads: Vec<(NodeId, Place)>,
     /// The fence is the position alone: an injected bug.
     pub is_link_ignored: bool,
 }
@@ -85,6 +87,7 @@ impl Database {
             down_until: 0,
             cut_until: BTreeMap::new(),
             left_behind: None,
+            reads: Vec::new(),
             is_link_ignored: false,
         })))
     }

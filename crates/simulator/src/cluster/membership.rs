@@ -1,7 +1,7 @@
 //! The rows by which nodes see each other: who is there, who owns the ledger, who holds what. A failover undoes the last of
 //! them, as it does with batches.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use authority::{Position, Time};
 use cluster::Suspicion;
@@ -15,10 +15,10 @@ use auditor::Covered;
 use auditor::history::Entry;
 
 /// As in production: how often a standby and an owner say that they live.
-const ROW_MS: u64 = 2_000;
-const OWNER_BEAT_MS: u64 = 500;
+pub(super) const ROW_MS: u64 = 2_000;
+pub(super) const OWNER_BEAT_MS: u64 = 500;
 /// As in production: a node that was seen within this time can take over.
-const ALIVE_MS: u64 = 6_000;
+pub(super) const ALIVE_MS: u64 = 6_000;
 /// How many states of the rows a failover can go back to.
 const MAX_STATES: usize = 32;
 
@@ -76,6 +76,11 @@ impl Content {
         written
     }
 
+    /// The nodes that could take over.
+    pub(crate) fn hot_nodes(&self) -> BTreeSet<NodeId> {
+        self.members.nodes.iter().filter(|(_, row)| row.is_hot).map(|(id, _)| *id).collect()
+    }
+
     /// As in production: the server is the one that the owner has found complete, and no node knows of more.
     fn is_complete(&self) -> bool {
         let next = self.last().next;
@@ -110,6 +115,7 @@ impl ClusterWorld<'_> {
             (row.life, row.is_hot, row.is_draining) != (life, is_hot, is_draining) || now >= row.seen + ROW_MS
         });
         if is_due {
+            node.unknown_since.take_if(|_| is_hot).into_iter().for_each(|since| node.unknown.add(since, now));
             database.write_members(|members| {
                 let row = members.nodes.entry(id).or_default();
                 if row.life != life {

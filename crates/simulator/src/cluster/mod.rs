@@ -2,6 +2,7 @@
 //! append protocol and of the engine; the database, the network between the nodes, their clocks and their processes are
 //! simulated.
 
+mod absence;
 mod bug;
 mod config;
 mod database;

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use authority::{Position, Time};
+use authority::Time;
 use cluster::Lookout;
 use coordinator::Standby;
 use ledger::postgres::{Feed, FeedOptions, Kept, Stream};
 
 use super::NodeId;
+use super::absence::Absences;
 use super::config::ClusterConfig;
 use super::edge::Edge;
 use super::owner::Owner;
@@ -22,8 +23,15 @@ pub(crate) struct Node {
     pub is_up: bool,
     pub wall_ahead_ms: i64,
     pub suspended_until: u64,
-    /// When something last happened to the machine or to its connections.
-    pub disturbed_at: u64,
+    /// When the machine stood still or could not use the database.
+    pub silences: Absences,
+    /// When it could not reach another node.
+    pub link_cuts: Absences,
+    /// When the database did not know that it could take over: it had not said so, or a failover had undone that.
+    pub unknown: Absences,
+    pub unknown_since: Option<u64>,
+    /// When it last decided to take over.
+    pub decided_at: u64,
     pub kept: Kept,
     pub feed: Feed,
     pub lookout: Lookout,
@@ -49,8 +57,6 @@ pub(crate) struct Node {
     pub incoming_since: u64,
     /// The streams that this node sends, by number.
     pub outgoing: BTreeMap<u64, Outgoing>,
-    /// The records before this position were applied or known to be durable here.
-    pub known: Position,
 }
 
 impl Node {
@@ -61,7 +67,11 @@ impl Node {
             is_up: false,
             wall_ahead_ms,
             suspended_until: 0,
-            disturbed_at: 0,
+            silences: Absences::default(),
+            link_cuts: Absences::default(),
+            unknown: Absences::default(),
+            unknown_since: None,
+            decided_at: 0,
             kept: Kept::default(),
             feed: feed(config),
             lookout: lookout(config),
@@ -80,16 +90,16 @@ impl Node {
             incoming: None,
             incoming_since: 0,
             outgoing: BTreeMap::new(),
-            known: Position::ZERO,
         }
     }
 
     /// A new process without memory.
     pub(crate) fn start(&mut self, config: &ClusterConfig) {
-        let (life, suspended_until, disturbed_at) = (self.life + 1, self.suspended_until, self.disturbed_at);
-        *self = Node::new(self.id, self.wall_ahead_ms, config);
-        (self.life, self.suspended_until, self.disturbed_at, self.is_up) =
-            (life, suspended_until, disturbed_at, true);
+        let before = std::mem::replace(self, Node::new(self.id, self.wall_ahead_ms, config));
+        (self.life, self.is_up) = (before.life + 1, true);
+        // The machine stays what it is.
+        (self.suspended_until, self.decided_at) = (before.suspended_until, before.decided_at);
+        (self.silences, self.link_cuts) = (before.silences, before.link_cuts);
     }
 
     /// The process is gone.
@@ -106,15 +116,6 @@ impl Node {
 
     pub(crate) fn stream(&self) -> Stream {
         *self.kept.stream().borrow()
-    }
-
-    /// Whether it can append a batch again that was durable at this position.
-    pub(crate) fn holds(&self, at: Position) -> bool {
-        let after = match &self.owner {
-            Some(owner) => Some(owner.holds_after),
-            None => self.kept.compared().map(|(base, _)| base),
-        };
-        self.known > at && after.is_some_and(|after| after < at)
     }
 
     pub(crate) fn is_serving(&self) -> bool {

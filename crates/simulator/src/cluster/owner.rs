@@ -46,8 +46,6 @@ pub(crate) struct Owner {
     decided_up_to: Time,
     next_wake: u64,
     snapshot_at: Position,
-    /// It can append again what comes after the batch at this position.
-    pub holds_after: Position,
     /// The server that was recorded as complete.
     pub recorded_on: Option<u64>,
 }
@@ -165,7 +163,6 @@ impl ClusterWorld<'_> {
             decided_up_to: Time::ZERO,
             next_wake: u64::MAX,
             snapshot_at,
-            holds_after: node.kept.compared().map_or(appender.last().first, |(base, _)| base),
             recorded_on: None,
             appender: Some(appender),
         });
@@ -285,10 +282,7 @@ impl ClusterWorld<'_> {
             (Ok(()), Some(batch)) => {
                 let (first, next, is_serving) = (batch.first(), batch.next(), owner.is_serving);
                 owner.engine.batch_durable(batch);
-                self.nodes[id].known = next;
-                if is_serving {
-                    self.env.auditor.read(&Entry::Appended { next })?;
-                }
+                self.env.auditor.read(&Entry::Appended { node: id as u64, next, is_first: !is_serving })?;
                 if let Some(was_stored) = self.unanswered.remove(&(id, first)) {
                     let resolved = if was_stored { Covered::ResolvedDurable } else { Covered::ResolvedFree };
                     self.env.coverage.bump(resolved);
@@ -309,11 +303,10 @@ impl ClusterWorld<'_> {
             (Err(AppendError::Refused(Refusal::Forked { at })), _) => {
                 let is_followed = crate::cluster::bug::is_fork_followed();
                 self.env.note(&[113, id as u64, at.0], || format!("node {id} finds a fork at {at}"));
-                self.stop_owning(id)?;
                 if !is_followed {
-                    self.refuse(id, at);
+                    self.refuse(id, at)?;
                 }
-                Ok(())
+                self.stop_owning(id)
             }
             (Err(error), _) => Err(format!("node {id} cannot append: {error}")),
         }
@@ -359,7 +352,9 @@ impl ClusterWorld<'_> {
         for (ticket, ..) in std::mem::take(&mut owner.inbox) {
             self.reply(id, &ticket, epoch, None);
         }
+        let own_alone = !owner.is_serving;
         drop(owner);
+        self.env.auditor.read(&Entry::Forgot { node: id as u64, own_alone })?;
         let life = self.nodes[id].life;
         let node = &mut self.nodes[id];
         node.route = node.route.filter(|(of, _)| *of != epoch);

@@ -88,11 +88,12 @@ impl Reader for NodeReader {
         };
         let mut last = after;
         let before = rows.first().filter(|row| row.place.next == from).map(|row| row.place);
-        if let Some(place) = before.filter(|place| last.is_none_or(|last| last == place.link))
-            && self.kept.end().is_none()
-        {
-            self.kept.begin(place);
-            last = Some(place.link);
+        if let Some(place) = before.filter(|place| last.is_none_or(|last| last == place.link)) {
+            self.database.lock().reads.push((self.node, place));
+            if self.kept.end().is_none() {
+                self.kept.begin(place);
+                last = Some(place.link);
+            }
         }
         // Another batch has taken the place of those that were read.
         let other = rows.first().filter(|row| row.place.first < from && row.place.next > from);
@@ -112,6 +113,7 @@ impl Reader for NodeReader {
                 })?,
                 None => row.unpack()?,
             };
+            self.database.lock().reads.push((self.node, row.place));
             self.kept.found(&row, &body)?;
             for record in row.records(&body) {
                 let (position, bytes) = record?;

@@ -4,6 +4,7 @@ use authority::Position;
 use ledger::postgres::{BatchRow, End, Inserted, Place};
 
 use super::database::Content;
+use super::membership::{ALIVE_MS, OWNER_BEAT_MS, ROW_MS};
 use super::statement::{Outcome, Sent, Statement};
 use super::world::{ClusterWorld, Refusal};
 use super::{ClusterEvent, NodeId};
@@ -14,6 +15,8 @@ use ledger::record;
 
 /// As in production: a connection whose peer is gone is noticed within about this time.
 const SILENCE_MS: u64 = 5_000;
+/// As in production: so long after a failover a standby can say that it is there.
+const INTRODUCTION_MS: u64 = 1_000;
 
 impl ClusterWorld<'_> {
     /// Sends the statements on their way that nodes have begun.
@@ -27,6 +30,9 @@ impl ClusterWorld<'_> {
                 let done = answer(Some(Outcome::Done));
                 self.env.after(ms, SimEvent::Cluster(done));
                 continue;
+            }
+            if let Statement::Insert { row, .. } = &sent.statement {
+                self.env.auditor.read(&Entry::Begun { node: sent.node as u64, place: row.place, now })?;
             }
             let is_cut = self.database.lock().is_cut(sent.node);
             if is_cut {
@@ -214,14 +220,13 @@ impl ClusterWorld<'_> {
         }
         self.env.auditor.read(&Entry::Stored(stored))?;
         // Another failover may bring back what was lost.
-        self.must_refuse.retain(|refusal| refusal.place != Some(row.place));
+        self.must_refuse.retain(|refusal| refusal.place != row.place);
         if is_repeat {
             self.env.coverage.bump(match self.nodes[node].is_serving() {
                 true => Covered::AppendedAgainByOwner,
                 false => Covered::AppendedAgainByStandby,
             });
         }
-        self.stored_at.insert(first, self.env.now);
         if self.database.lock().is_synchronous { Ok(()) } else { self.audit_up_to(next) }
     }
 
@@ -271,29 +276,34 @@ impl ClusterWorld<'_> {
         let is_owner = self.nodes[writer].owner.as_ref().is_some_and(|owner| owner.epoch == epoch);
         let is_of_earlier_owner = is_owner && epoch < lost_epoch;
         self.env.note(&[142, from.0], || format!("the records from {from} on are lost"));
-        let stored_at = self.stored_at.get(&from).copied().unwrap_or_default();
-        let is_undisturbed = |id: &NodeId| {
-            let node = &self.nodes[*id];
-            node.is_up && node.disturbed_at < stored_at && node.holds(from) && !node.is_forked
-        };
-        let holder = (0..self.nodes.len()).find(is_undisturbed).filter(|_| !is_of_earlier_owner);
-        self.env.auditor.read(&Entry::Lost { from, held_by: holder.map(|id| id as u64) })?;
-        for node in self.nodes.iter().filter(|node| node.is_up && node.known > from) {
-            let place = self.audited.get(&from).copied();
-            self.must_refuse.push(Refusal {
-                node: node.id,
-                life: node.life,
-                from,
-                place,
-                can_see_since: None,
-            });
+        let Some(place) = self.audited.get(&from).copied() else { return Ok(()) };
+        let since = self.nodes[writer].decided_at;
+        let is_excused = |id: &NodeId| is_of_earlier_owner || self.is_unheard(*id, since);
+        let excused = (0..self.nodes.len()).filter(is_excused).map(|id| id as u64).collect();
+        self.env.auditor.read(&Entry::Lost { place, since, excused })?;
+        for node in self.nodes.iter().filter(|node| self.env.auditor.is_known(node.id as u64, place)) {
+            let (node, life) = (node.id, node.life);
+            self.must_refuse.push(Refusal { node, life, from, place, can_see_since: None });
         }
-        self.nodes.iter_mut().for_each(|node| node.known = node.known.min(from));
         self.records.truncate(from.0 as usize - 1);
         self.audited.split_off(&from);
         self.epochs.split_off(&from);
         self.audited_next = from;
         Ok(())
+    }
+
+    /// Whether others could not hear of a node for so long, at `since` or after it, that they may go on without it. A node says
+    /// every two seconds that it lives, and counts as alive for six. One that is new, or of which a failover has undone that it was
+    /// there, has a second to say so. An owner says more often that it lives, and is replaced sooner, also when its stream is lost as well as its session.
+    fn is_unheard(&self, id: NodeId, since: u64) -> bool {
+        let (node, now) = (&self.nodes[id], self.env.now);
+        let silent_ms = node.silences.longest(since, now);
+        let is_replaced = node.owner.is_some()
+            && (silent_ms + OWNER_BEAT_MS > self.config.takeover_after_ms
+                || node.link_cuts.longest(since, now) > 0);
+        let mut unknown = node.unknown.clone();
+        unknown.add(node.unknown_since.unwrap_or(now), now);
+        is_replaced || silent_ms + ROW_MS > ALIVE_MS || unknown.longest(since, now) >= INTRODUCTION_MS
     }
 }
 

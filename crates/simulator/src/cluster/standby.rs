@@ -95,8 +95,7 @@ impl ClusterWorld<'_> {
         let is_fed = node.stream().fed_by.is_some();
         match Lookout::to_read(node.standby.as_ref(), observed, held, is_fed) {
             ToRead::Comparison => {
-                self.check_loss(id);
-                return Ok(());
+                return self.check_loss(id);
             }
             ToRead::Nothing => {}
             ToRead::Records => {
@@ -106,6 +105,7 @@ impl ClusterWorld<'_> {
                     Some(standby) => standby.catch_up(&reader).map(|_| ()),
                     None => Standby::open(&reader).map(|standby| node.standby = Some(standby)),
                 };
+                self.note_reads()?;
                 if let Err(error) = read {
                     return self.failed_to_read(id, &error);
                 }
@@ -116,17 +116,18 @@ impl ClusterWorld<'_> {
     }
 
     /// The database ends before what the standby has applied.
-    fn check_loss(&mut self, id: NodeId) {
+    fn check_loss(&mut self, id: NodeId) -> Result<(), String> {
         let node = &self.nodes[id];
-        let Some((from, limit)) = node.kept.compared() else { return };
+        let Some((from, limit)) = node.kept.compared() else { return Ok(()) };
         let database = self.database.lock();
         let stored = database.places(database.current(), from, limit);
         drop(database);
         match node.kept.standing(&stored) {
-            Standing::Forked { at } => self.refuse(id, at),
+            Standing::Forked { at } => return self.refuse(id, at),
             Standing::Behind => self.env.coverage.bump(Covered::StandbyAhead),
             Standing::Whole => {}
         }
+        Ok(())
     }
 
     /// What a standby does that cannot read.
@@ -144,30 +145,31 @@ impl ClusterWorld<'_> {
                     },
                     _ => Position::ZERO,
                 };
-                self.refuse(id, at);
-                Ok(())
+                self.refuse(id, at)
             }
             ErrorKind::Unavailable => Ok(()),
             ErrorKind::Trimmed => {
                 self.env.coverage.bump(Covered::StandbyTrimmed);
                 self.nodes[id].kept.clear();
                 self.nodes[id].standby = None;
-                Ok(())
+                self.env.auditor.read(&Entry::Forgot { node: id as u64, own_alone: false })
             }
             _ => Err(format!("node {id} cannot follow the ledger: {error}")),
         }
     }
 
     /// The database has another history than this node, which owns nothing any more.
-    pub(super) fn refuse(&mut self, id: NodeId, at: Position) {
+    pub(super) fn refuse(&mut self, id: NodeId, at: Position) -> Result<(), String> {
         self.env.coverage.bump(Covered::ForkRefused);
         self.env.note(&[121, id as u64, at.0], || format!("node {id} refuses the history from {at} on"));
+        self.env.auditor.read(&Entry::Refused { node: id as u64, at })?;
         let node = &mut self.nodes[id];
         (node.is_forked, node.is_hot) = (true, false);
         node.standby = None;
         node.kept.clear();
         node.stream_seen = node.stream();
         node.incoming = None;
+        self.env.auditor.read(&Entry::Forgot { node: id as u64, own_alone: false })
     }
 
     fn suspects(&mut self, id: NodeId, observed: &Observed) -> Option<Suspicion> {
@@ -182,7 +184,14 @@ impl ClusterWorld<'_> {
     /// What a standby has applied must be durable.
     pub(super) fn check_applied(&mut self, id: NodeId) -> Result<(), String> {
         let Some(next) = self.nodes[id].standby.as_ref().map(Standby::next) else { return Ok(()) };
-        self.nodes[id].known = self.nodes[id].known.max(next);
         self.env.auditor.read(&Entry::Followed { node: id as u64, next })
+    }
+
+    /// The auditor sees what nodes have read.
+    pub(super) fn note_reads(&mut self) -> Result<(), String> {
+        let (reads, now) = (std::mem::take(&mut self.database.lock().reads), self.env.now);
+        reads.into_iter().try_for_each(|(node, place)| {
+            self.env.auditor.read(&Entry::Read { node: node as u64, place, now })
+        })
     }
 }

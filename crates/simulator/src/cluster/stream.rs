@@ -68,7 +68,7 @@ impl ClusterWorld<'_> {
         });
         (node.incoming, node.incoming_since) = (Some((stream, owner)), self.env.now);
         self.send(id, owner, Message::Subscribe { stream, epoch, after });
-        self.env.auditor.read(&Entry::Held { next: after.next, link: after.link })
+        Ok(())
     }
 
     pub(super) fn subscribed(
@@ -127,12 +127,10 @@ impl ClusterWorld<'_> {
     ) -> Result<(), String> {
         let node = &mut self.nodes[id];
         let Some((_, owner)) = node.incoming.filter(|(known, _)| *known == stream) else { return Ok(()) };
-        let place = row.place;
+        let fed = Entry::Fed { node: id as u64, before, place: row.place, now: self.env.now };
+        self.env.auditor.read(&fed)?;
         if node.kept.receive(epoch, before, row) {
-            self.env.auditor.read(&Entry::Held { next: place.next, link: place.link })?;
-            // Some of what it holds may have come from the database.
             let Some(end) = node.kept.end() else { return Ok(()) };
-            self.env.auditor.read(&Entry::Held { next: end.next, link: end.link })?;
             self.send(id, owner, Message::Received { stream, next: end.next });
         } else {
             node.incoming = None;
@@ -154,6 +152,7 @@ impl ClusterWorld<'_> {
             return Ok(());
         }
         node.kept.durable(epoch, next, time);
+        self.env.auditor.read(&Entry::Told { node: id as u64, next })?;
         self.stream_changed(id)
     }
 

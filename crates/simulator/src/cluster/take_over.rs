@@ -37,6 +37,7 @@ impl ClusterWorld<'_> {
         });
         self.env.note(&[130, id as u64], || format!("node {id} takes over: {why}"));
         let Some(mut standby) = self.nodes[id].standby.take() else { return Ok(()) };
+        self.nodes[id].decided_at = self.env.now;
         let began_at = standby.owner().map_or(0, |owner| owner.epoch);
         let (kept, feed) = (self.nodes[id].kept.clone(), self.nodes[id].feed.clone());
         let reader = NodeReader { database: self.database.clone(), node: id, kept: kept.clone() };
@@ -62,6 +63,7 @@ impl ClusterWorld<'_> {
         let Some(TakingOver(way, began_at)) = &mut self.nodes[id].taking_over else { return Ok(()) };
         let reached = poll_once(way.as_mut());
         let began_at = *began_at;
+        self.note_reads()?;
         self.dispatch()?;
         let Some((standby, reached)) = reached else { return Ok(()) };
         self.nodes[id].taking_over = None;

@@ -67,7 +67,7 @@ impl ClusterWorld<'_> {
         self.env.note(&[151, id as u64], || format!("node {id} is killed"));
         let life = self.nodes[id].life;
         self.nodes[id].end(&self.config);
-        self.nodes[id].disturbed_at = self.env.now;
+        self.env.auditor.read(&Entry::Forgot { node: id as u64, own_alone: false })?;
         let mut database = self.database.lock();
         database.sessions.retain(|_, session| (session.node, session.life) != (id, life));
         database.unlock(id, life);
@@ -99,11 +99,10 @@ impl ClusterWorld<'_> {
             self.env.coverage.bump(Covered::OwnerSuspended);
         }
         self.env.note(&[152, id as u64, span], || format!("node {id} stands still for {span} ms"));
-        let until = self.env.now + span;
+        let (now, until) = (self.env.now, self.env.now + span);
         let node = &mut self.nodes[id];
         node.suspended_until = node.suspended_until.max(until);
-        // It holds what it has, but others cannot know.
-        node.disturbed_at = node.suspended_until;
+        node.silences.add(now, until);
     }
 
     fn cut_from_database(&mut self, id: NodeId) {
@@ -114,7 +113,7 @@ impl ClusterWorld<'_> {
         self.env
             .note(&[153, id as u64, span], || format!("node {id} is cut from the database for {span} ms"));
         let until = self.env.now + span;
-        self.nodes[id].disturbed_at = until;
+        self.nodes[id].silences.add(self.env.now, until);
         let life = self.nodes[id].life;
         let mut database = self.database.lock();
         database.cut_until.insert(id, until);
@@ -133,7 +132,7 @@ impl ClusterWorld<'_> {
         let until = self.env.now + span;
         self.cut_links.insert((a.min(b), a.max(b)), until);
         for id in [a, b] {
-            self.nodes[id].disturbed_at = self.nodes[id].disturbed_at.max(until);
+            self.nodes[id].link_cuts.add(self.env.now, until);
         }
         let delays = [self.env.rng.between(0, 5_000), self.env.rng.between(0, 5_000)];
         self.lose_link(a, b, delays[0]);
@@ -149,7 +148,7 @@ impl ClusterWorld<'_> {
         };
         owner.is_stopping = true;
         owner.engine.end_polls();
-        (node.is_draining, node.disturbed_at) = (true, self.env.now);
+        node.is_draining = true;
         self.env.note(&[155, id as u64], || format!("node {id} is to leave"));
         let delay = self.env.rng.between(2_000, 6_000);
         self.env.after(delay, SimEvent::Cluster(ClusterEvent::Start { node: id }));
@@ -161,13 +160,15 @@ impl ClusterWorld<'_> {
         self.env.coverage.bump(Covered::DatabaseRestarted);
         self.env.note(&[156, span], || format!("the database is restarted, and back in {span} ms"));
         let mut database = self.database.lock();
-        database.down_until = self.env.now + span;
+        let (now, until) = (self.env.now, self.env.now + span);
+        database.down_until = until;
         database.end_sessions();
         database.server_id += 1;
         // What is on its disk goes to the replica.
         let next = database.last().next;
         database.primary().replicated = next;
         drop(database);
+        self.nodes.iter_mut().for_each(|node| node.silences.add(now, until));
         self.audit_up_to(next)
     }
 
@@ -182,15 +183,21 @@ impl ClusterWorld<'_> {
         let pause = self.env.rng.between(0, 1_500);
         let mut database = self.database.lock();
         let before = database.last();
+        let hot_before = database.hot_nodes();
         let end = database.fail_over(lost, lingers_until);
+        let hot = database.hot_nodes();
+        for id in hot_before.difference(&hot) {
+            self.nodes[*id].unknown_since.get_or_insert(now);
+        }
         if !lingers {
             database.end_sessions();
         }
         database.left_behind = left_behind.map(|id| (id, lingers_until));
         if let Some(id) = left_behind {
-            self.nodes[id].disturbed_at = lingers_until;
+            self.nodes[id].silences.add(now, lingers_until);
         }
         database.down_until = database.down_until.max(now + pause);
+        self.nodes.iter_mut().for_each(|node| node.silences.add(now, database.down_until));
         database.snapshots.retain(|(info, _)| info.end < end.next);
         let names_owner = database.members.owner.is_some();
         drop(database);

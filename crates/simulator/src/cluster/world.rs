@@ -21,6 +21,7 @@ use crate::config::SimConfig;
 use crate::env::{Env, SimEvent};
 use crate::prng::Prng;
 use crate::trace::Trace;
+use auditor::history::Entry;
 use auditor::{Auditor, Coverage, Covered, Rules};
 
 /// Virtual time in which everything must have finished once the faults are over.
@@ -40,7 +41,7 @@ pub(super) struct Refusal {
     pub node: NodeId,
     pub life: u64,
     pub from: Position,
-    pub place: Option<Place>,
+    pub place: Place,
     /// Since when the node can see what took their place: it ran, and history was not trimmed yet.
     pub can_see_since: Option<u64>,
 }
@@ -63,8 +64,6 @@ pub(crate) struct ClusterWorld<'a> {
     pub(super) audited: BTreeMap<Position, Place>,
     pub(super) epochs: BTreeMap<Position, u64>,
     pub(super) audited_next: Position,
-    /// When the batch at a position was stored.
-    pub(super) stored_at: BTreeMap<Position, u64>,
     /// Every record that is durable, from position 1.
     pub(super) records: Vec<Vec<u8>>,
     /// The nodes that know of records which are lost.
@@ -91,7 +90,6 @@ impl<'a> ClusterWorld<'a> {
         let rules = Rules {
             // References to leases that a failover has undone are still out there.
             edge_broken: base.edge_broken || !config.is_synchronous,
-            nothing_is_lost: config.is_synchronous,
             answers_wait_for_standby: config.answers_wait_for_standby,
             ..base.rules()
         };
@@ -122,7 +120,6 @@ impl<'a> ClusterWorld<'a> {
             audited: BTreeMap::new(),
             epochs: BTreeMap::new(),
             audited_next: Position(1),
-            stored_at: BTreeMap::new(),
             records: Vec::new(),
             must_refuse: Vec::new(),
             unanswered: BTreeMap::new(),
@@ -408,10 +405,11 @@ impl<'a> ClusterWorld<'a> {
             self.database.lock().unlock(id, life);
         }
         self.nodes[id].start(&self.config);
+        self.nodes[id].unknown_since = Some(self.env.now);
         self.losses_planned.retain(|(node, _), _| *node != id);
-        self.nodes[id].disturbed_at = self.env.now;
         let life = self.nodes[id].life;
         self.env.note(&[101, id as u64, life], || format!("node {id} is started"));
+        self.env.auditor.read(&Entry::Forgot { node: id as u64, own_alone: false })?;
         self.look_at(id, self.env.now);
         Ok(())
     }
