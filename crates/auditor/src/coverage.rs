@@ -122,6 +122,7 @@ reached! { alone {
     ResolvedDurable => "a batch whose answer was lost was found",
     ResolvedFree => "a batch whose answer was lost was appended again",
     LateCommit => "a commit came after its connection was lost",
+    CommitOfTheDead => "a batch was stored after its writer had been killed",
     CanceledWait => "a wait for the replica was canceled",
     DeposedServer => "a server that was replaced was asked for a commit",
     DatabaseRestarted => "the database was restarted",

@@ -60,6 +60,8 @@ pub(crate) struct Session {
     pub primary: usize,
     pub node: NodeId,
     pub life: u64,
+    /// The server knows by then that nobody is at the other end.
+    pub ends_at: u64,
 }
 
 impl Database {
@@ -133,14 +135,15 @@ impl Content {
 
     /// The server that a session may use now.
     pub(crate) fn server(&self, session: u64) -> Option<usize> {
-        let Session { primary, node, .. } = self.sessions.get(&session)?;
-        (self.is_reachable(*node) && self.now < self.primaries[*primary].serves_until).then_some(*primary)
+        let Session { primary, ends_at, .. } = self.sessions.get(&session)?;
+        let is_up = self.now >= self.down_until && self.now < self.primaries[*primary].serves_until;
+        (is_up && self.now < *ends_at).then_some(*primary)
     }
 
     pub(crate) fn connect(&mut self, node: NodeId, life: u64) -> u64 {
         self.last_session += 1;
         let primary = self.current();
-        self.sessions.insert(self.last_session, Session { primary, node, life });
+        self.sessions.insert(self.last_session, Session { primary, node, life, ends_at: u64::MAX });
         self.last_session
     }
 
@@ -165,6 +168,16 @@ impl Content {
 
     pub(crate) fn is_last(&self, primary: usize, place: Place) -> bool {
         last(&self.primaries[primary].rows) == place
+    }
+
+    /// A process is gone, or nothing of it comes through any more. The server executes what has arrived, and notices later.
+    pub(crate) fn end_sessions_of(&mut self, node: NodeId, life: u64, at: u64) {
+        let of_process = |session: &&mut Session| (session.node, session.life) == (node, life);
+        self.sessions
+            .values_mut()
+            .filter(of_process)
+            .for_each(|session| session.ends_at = session.ends_at.min(at));
+        self.unlock(node, life);
     }
 
     /// Ends all sessions, and with them the owner's lock.

@@ -255,7 +255,7 @@ impl ClusterWorld<'_> {
         drop(database);
         let is_slow = self.env.strikes(self.config.stalls, 60);
         let delay = if is_slow { self.env.rng.between(100, 3_000) } else { self.env.rng.between(0, 5) };
-        let arrives = ClusterEvent::BeatArrives { node: id, life, time_ms: time.0 };
+        let arrives = ClusterEvent::BeatArrives { node: id, life, epoch, time_ms: time.0 };
         self.env.after(delay, SimEvent::Cluster(arrives));
         if !is_announced {
             self.announce_owner(id, epoch, time)?;
@@ -263,10 +263,13 @@ impl ClusterWorld<'_> {
         if self.record_server(id) { Ok(()) } else { self.append_again(id) }
     }
 
-    pub(super) fn beat_arrives(&mut self, id: NodeId, life: u64, time_ms: u64) {
+    pub(super) fn beat_arrives(&mut self, (id, life): (NodeId, u64), epoch: u64, time_ms: u64) {
         let now = self.env.now;
         let mut database = self.database.lock();
-        if !database.has_members(id) {
+        // What a session was sent first is executed first: no beat of an earlier epoch comes after the announcement of a later one.
+        let is_announced_since =
+            database.members.owner.is_some_and(|owner| owner.node == id && owner.epoch > epoch);
+        if !database.has_members(id) || is_announced_since {
             return;
         }
         database.write_members(|members| {

@@ -40,7 +40,7 @@ pub(crate) enum ClusterEvent {
     /// An owner says that it lives.
     Beat { node: NodeId, life: u64 },
     /// What an owner says about itself reaches the database.
-    BeatArrives { node: NodeId, life: u64, time_ms: u64 },
+    BeatArrives { node: NodeId, life: u64, epoch: u64, time_ms: u64 },
     /// A statement reaches the database. It is executed also if nobody waits for it any more.
     Execute { sent: Sent, is_awaited: bool },
     /// The answer to a statement reaches its node.

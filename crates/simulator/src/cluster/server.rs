@@ -63,9 +63,19 @@ impl ClusterWorld<'_> {
         Ok(())
     }
 
-    /// A statement is executed. Its session may have been ended meanwhile, by a restart of the server.
+    /// A statement is executed. Its session may have been ended meanwhile, by a restart of the server; or the node is gone, or cut
+    /// off, and the server does not know yet.
     pub(super) fn execute(&mut self, sent: Sent, is_awaited: bool) -> Result<(), String> {
         let Sent { id, node, life, session, statement } = sent;
+        if is_awaited && self.database.lock().is_cut(node) {
+            let silence = self.env.rng.between(200, SILENCE_MS);
+            let silent = ClusterEvent::Answer { id, node, life, outcome: None };
+            self.env.after(silence, SimEvent::Cluster(silent));
+            if let Statement::Insert { row, .. } = &statement {
+                self.unanswered.entry((node, row.place.first)).or_insert(false);
+            }
+            return self.execute(Sent { id, node, life, session, statement }, false);
+        }
         let answer_after = |world: &mut Self, delay: u64, outcome: Option<Outcome>| {
             if is_awaited {
                 world.env.after(delay, SimEvent::Cluster(ClusterEvent::Answer { id, node, life, outcome }));
@@ -106,9 +116,15 @@ impl ClusterWorld<'_> {
                 }
                 if is_stored && is_current {
                     if !is_awaited {
+                        self.unanswered
+                            .entry((node, row.place.first))
+                            .and_modify(|is_stored| *is_stored = true);
                         self.env.coverage.bump(Covered::LateCommit);
                     }
-                    self.stored(node, row)?;
+                    if life != self.nodes[node].life || !self.nodes[node].is_up {
+                        self.env.coverage.bump(Covered::CommitOfTheDead);
+                    }
+                    self.stored((node, life), row)?;
                 }
                 Outcome::Inserted(inserted)
             }
@@ -206,7 +222,7 @@ impl ClusterWorld<'_> {
     }
 
     /// A batch was stored in the primary: the auditor reads it, and its records when they are durable.
-    fn stored(&mut self, node: NodeId, row: &BatchRow) -> Result<(), String> {
+    fn stored(&mut self, (node, life): (NodeId, u64), row: &BatchRow) -> Result<(), String> {
         let Place { first, next, link } = row.place;
         let epoch = row.epoch as u64;
         self.env.note(&[140, node as u64, first.0], || {
@@ -216,7 +232,7 @@ impl ClusterWorld<'_> {
         let stored = StoredBatch { node: node as u64, epoch, first, next, link, body };
         let is_repeat = self.audited.get(&first) == Some(&row.place);
         if first < self.audited_next && !is_repeat {
-            self.lost(first, (node, epoch))?;
+            self.lost(first, (node, life), epoch)?;
         }
         self.env.auditor.read(&Entry::Stored(stored))?;
         // Another failover may bring back what was lost.
@@ -268,12 +284,13 @@ impl ClusterWorld<'_> {
     }
 
     /// Another batch was stored where one had been durable. The loss must be one that the product allows, and is told.
-    fn lost(&mut self, from: Position, (writer, epoch): (NodeId, u64)) -> Result<(), String> {
+    fn lost(&mut self, from: Position, (writer, life): (NodeId, u64), epoch: u64) -> Result<(), String> {
         self.env.coverage.bump(Covered::Lost);
         // An owner that was replaced while it stood still, and that the failover has made the last one again, may be faster than its
         // successor. No node can know better.
         let lost_epoch = self.lost_epoch(from);
-        let is_owner = self.nodes[writer].owner.as_ref().is_some_and(|owner| owner.epoch == epoch);
+        let is_owner = self.nodes[writer].life != life
+            || self.nodes[writer].owner.as_ref().is_some_and(|owner| owner.epoch == epoch);
         let is_of_earlier_owner = is_owner && epoch < lost_epoch;
         self.env.note(&[142, from.0], || format!("the records from {from} on are lost"));
         let Some(place) = self.audited.get(&from).copied() else { return Ok(()) };

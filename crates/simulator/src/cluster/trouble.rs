@@ -6,6 +6,9 @@ use crate::env::SimEvent;
 use auditor::Covered;
 use auditor::history::Entry;
 
+/// The server executes what has arrived for this long after its client is gone.
+const MAX_NOTICE_MS: u64 = 4_000;
+
 impl ClusterWorld<'_> {
     pub(super) fn trouble(&mut self) -> Result<(), String> {
         if !self.env.faults {
@@ -68,10 +71,8 @@ impl ClusterWorld<'_> {
         let life = self.nodes[id].life;
         self.nodes[id].end(&self.config);
         self.env.auditor.read(&Entry::Forgot { node: id as u64, own_alone: false })?;
-        let mut database = self.database.lock();
-        database.sessions.retain(|_, session| (session.node, session.life) != (id, life));
-        database.unlock(id, life);
-        drop(database);
+        let noticed_at = self.env.now + self.env.rng.between(0, MAX_NOTICE_MS);
+        self.database.lock().end_sessions_of(id, life, noticed_at);
         for peer in 0..self.nodes.len() {
             let delay = self.env.rng.between(0, 30);
             self.lose_link(peer, id, delay);
@@ -115,12 +116,12 @@ impl ClusterWorld<'_> {
         let until = self.env.now + span;
         self.nodes[id].silences.add(self.env.now, until);
         let life = self.nodes[id].life;
+        let noticed_at = self.env.now + self.env.rng.between(0, MAX_NOTICE_MS);
         let mut database = self.database.lock();
         database.cut_until.insert(id, until);
         // The server notices after a while, or the connection outlives the cut.
         if span > 4_000 {
-            database.sessions.retain(|_, session| session.node != id);
-            database.unlock(id, life);
+            database.end_sessions_of(id, life, noticed_at);
         }
     }
 

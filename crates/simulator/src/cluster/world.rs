@@ -350,8 +350,8 @@ impl<'a> ClusterWorld<'a> {
             ClusterEvent::Look { node, planned, .. } => self.look(node, planned),
             ClusterEvent::Wake { node, planned, .. } => self.wake(node, planned),
             ClusterEvent::Beat { node, .. } => self.beat(node),
-            ClusterEvent::BeatArrives { node, life, time_ms } => {
-                self.beat_arrives(node, life, time_ms);
+            ClusterEvent::BeatArrives { node, life, epoch, time_ms } => {
+                self.beat_arrives((node, life), epoch, time_ms);
                 Ok(())
             }
             ClusterEvent::Execute { sent, is_awaited } => self.execute(sent, is_awaited),
