@@ -134,7 +134,9 @@ impl Auditor {
         let is_gone = |place: &Place| model.end.is_some_and(|(end, _)| end <= place.first);
         let cannot_append =
             model.holdings.base(node).is_some_and(|base| known.contains(&base) && is_gone(&base));
-        let is_replaced = known.iter().any(|place| model.is_replaced(*place));
+        // An owner knows that its batch is stored while it waits for a standby to receive it.
+        let own = model.holdings.own(node).filter(|own| own.next >= at);
+        let is_replaced = known.iter().copied().chain(own).any(|place| model.is_replaced(place));
         ensure(is_replaced || cannot_append, "it knows of no durable batch that another one has replaced")
     }
 

@@ -147,6 +147,11 @@ impl Holdings {
         places.filter(|place| place.next <= memory.known && place.next > after).collect()
     }
 
+    /// The batches that a node has begun to append.
+    pub(crate) fn own(&self, node: u64) -> impl Iterator<Item = Place> {
+        self.nodes.get(&node).into_iter().flat_map(|memory| memory.own.values().map(|held| held.place))
+    }
+
     /// The batch that a node holds and that ends before this position.
     pub(crate) fn ending(&self, node: u64, next: Position) -> Option<Place> {
         let memory = self.nodes.get(&node)?;
