@@ -108,8 +108,12 @@ injected_bugs! { alone {
     OldLeadKept,
     /// A standby takes over after a failover although another node holds more.
     LeastTakesOver,
-    /// An owner whose durable batches were replaced follows the other history.
-    ForkFollowed,
+    /// A batch that never became durable counts as durable, so that another one in its place is a fork.
+    UndurableTakenForDurable,
+    /// What a failover has undone is taken for a fork.
+    LossTakenForFork,
+    /// An owner writes under the epoch of the owner before.
+    EarlierEpochWritten,
 } }
 
 #[cfg(feature = "injected-bugs")]

@@ -13,7 +13,7 @@ const MAX_SEEDS: u64 = 1_000;
 const MAX_CLUSTER_SEEDS: u64 = 3_000;
 /// How many bugs there must be.
 const MIN_BUGS: usize = 24;
-const MIN_CLUSTER_BUGS: usize = 15;
+const MIN_CLUSTER_BUGS: usize = 18;
 /// How much of the end of an error message is printed.
 const PRINTED_CHARS: usize = 110;
 
@@ -21,7 +21,7 @@ const PRINTED_CHARS: usize = 110;
 const FIRST_SEEDS: &[(ClusterBug, u64)] = &[
     (ClusterBug::KeyWithoutLink, 1_170),
     (ClusterBug::Inside(InjectedBug::HeldBatchesForgotten), 1_095),
-    (ClusterBug::Inside(InjectedBug::ForkFollowed), 140),
+    (ClusterBug::ForkFollowed, 1_040),
 ];
 
 /// Runs seeds until one breaks a rule that the bug is to break; the error says what was found instead.

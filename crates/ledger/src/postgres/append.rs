@@ -214,7 +214,7 @@ impl<T: BatchTable> Writer<T> {
                     );
                     self.insert_again(&lost).await?;
                 }
-                Compared::Forked { at } if at >= durable => self.recent.truncate(at),
+                Compared::Forked { at } if rules::gives_way(at >= durable) => self.recent.truncate(at),
                 Compared::Forked { at } => return Err(self.forked(at).into()),
                 Compared::Unknown { next } => return Err(self.lost_for_good(next).into()),
             }

@@ -66,7 +66,7 @@ impl<T: BatchTable> Appender<T> {
             self.epoch = epoch;
             self.feed.iter().for_each(|feed| feed.begin(&self.writer.recent, epoch));
         }
-        let row = BatchRow::new(batch, last.link, self.epoch);
+        let row = BatchRow::new(batch, last.link, rules::epoch_to_write(self.epoch, first_epoch.is_some()));
         self.feed.iter().for_each(|feed| feed.publish(&row));
         Ok(Prepared { row })
     }

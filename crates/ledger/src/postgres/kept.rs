@@ -219,7 +219,9 @@ impl Held {
         let follows = |link: Link| link.then(place.first, place.next, body) == place.link;
         match &mut self.recent {
             Some(recent) if place.first < recent.base().first || recent.contains(place) => {}
-            Some(_) if place.first < self.durable => return Err(Error::Forked(place.first)),
+            Some(_) if !rules::gives_way(place.first >= self.durable) => {
+                return Err(Error::Forked(place.first));
+            }
             // What was held from here on never became durable.
             Some(recent) => {
                 recent.truncate(place.first);
@@ -243,8 +245,9 @@ impl Compared {
         match self {
             Compared::Same | Compared::Continued(_) | Compared::Trimmed { .. } => Standing::Whole,
             Compared::Lost { after } if after.next >= durable => Standing::Whole,
-            Compared::Lost { .. } => Standing::Behind,
-            Compared::Forked { at } if at >= durable => Standing::Whole,
+            Compared::Lost { .. } if rules::can_come_back() => Standing::Behind,
+            Compared::Lost { after } => Standing::Forked { at: after.next },
+            Compared::Forked { at } if rules::gives_way(at >= durable) => Standing::Whole,
             Compared::Forked { at } => Standing::Forked { at },
             // Another node may hold what is lost.
             Compared::Unknown { .. } => Standing::Behind,

@@ -32,6 +32,21 @@ pub(super) fn appends_again(is_held: bool) -> bool {
     is_held && !is(InjectedBug::HeldBatchesForgotten)
 }
 
+/// Only a batch that was durable may not be replaced by another one.
+pub(super) fn gives_way(never_was_durable: bool) -> bool {
+    never_was_durable && !is(InjectedBug::UndurableTakenForDurable)
+}
+
+/// What a failover has undone can be appended again, by this node or another one. It is no other history.
+pub(super) fn can_come_back() -> bool {
+    !is(InjectedBug::LossTakenForFork)
+}
+
+/// An owner writes under its own epoch, not only the batch that begins it.
+pub(super) fn epoch_to_write(own: u64, begins: bool) -> u64 {
+    if is(InjectedBug::EarlierEpochWritten) && !begins { own.saturating_sub(1) } else { own }
+}
+
 /// If answers are to wait for a standby, an append has ended when a standby has received it.
 pub(super) fn waits_for_receipt(is_wanted: bool) -> bool {
     is_wanted && !is(InjectedBug::ReceiptIgnored)

@@ -1,6 +1,6 @@
 //! The injected bugs of a cluster, within the product's code and around it.
 
-use authority::injected_bug::{InjectedBug, is};
+use authority::injected_bug::InjectedBug;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClusterBug {
@@ -10,12 +10,14 @@ pub enum ClusterBug {
     KeyWithoutLink,
     /// An owner that is fenced goes on as if its batch were stored.
     FencedIgnored,
+    /// An owner whose durable batches were replaced follows the other history.
+    ForkFollowed,
 }
 
 impl ClusterBug {
     /// Every bug that there is.
     pub fn all() -> impl Iterator<Item = ClusterBug> {
-        let around = [ClusterBug::KeyWithoutLink, ClusterBug::FencedIgnored];
+        let around = [ClusterBug::KeyWithoutLink, ClusterBug::FencedIgnored, ClusterBug::ForkFollowed];
         around.into_iter().chain(InjectedBug::CLUSTER.iter().copied().map(ClusterBug::Inside))
     }
 
@@ -26,6 +28,7 @@ impl ClusterBug {
         match self {
             ClusterBug::KeyWithoutLink => &["it does not follow the end of the history"],
             ClusterBug::FencedIgnored => UNDURABLE,
+            ClusterBug::ForkFollowed => &["does not refuse"],
             ClusterBug::Inside(injected) => match injected {
                 InjectedBug::UnknownTakenForDurable => UNDURABLE,
                 InjectedBug::UnknownTakenForFailed => &["although nobody else had written"],
@@ -37,7 +40,10 @@ impl ClusterBug {
                 InjectedBug::TimeFromOwnWall | InjectedBug::OldLeadKept => {
                     &["ahead of the last owner's time"]
                 }
-                InjectedBug::ForkFollowed => &["does not refuse"],
+                InjectedBug::UndurableTakenForDurable | InjectedBug::LossTakenForFork => {
+                    &["it knows of no durable batch that another one has replaced"]
+                }
+                InjectedBug::EarlierEpochWritten => &["has begun"],
                 _ => &[],
             },
         }
@@ -49,9 +55,4 @@ impl ClusterBug {
             _ => None,
         }
     }
-}
-
-/// Whether a node follows another history than its own: an injected bug.
-pub(super) fn is_fork_followed() -> bool {
-    is(InjectedBug::ForkFollowed)
 }

@@ -301,7 +301,7 @@ impl ClusterWorld<'_> {
                 self.stop_owning(id)
             }
             (Err(AppendError::Refused(Refusal::Forked { at })), _) => {
-                let is_followed = crate::cluster::bug::is_fork_followed();
+                let is_followed = self.bug == Some(ClusterBug::ForkFollowed);
                 self.env.note(&[113, id as u64, at.0], || format!("node {id} finds a fork at {at}"));
                 if !is_followed {
                     self.refuse(id, at)?;
