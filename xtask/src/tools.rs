@@ -140,6 +140,13 @@ const TEST_TOOLS: &[Tool] = &[
         needed_for: "the ledger in a database",
     },
     Tool {
+        name: "psycopg",
+        // The python3 of the path may be another one.
+        probe: &["/usr/bin/python3", "-c", "import psycopg"],
+        package: "python3-psycopg",
+        needed_for: "the example of submitting in a transaction",
+    },
+    Tool {
         name: "redis-server",
         probe: &["redis-server", "--version"],
         package: "redis-server",

@@ -6,6 +6,8 @@ mod cluster;
 mod content_server;
 #[path = "serve/drain.rs"]
 mod drain;
+#[path = "serve/enqueue.rs"]
+mod enqueue;
 #[path = "serve/failures.rs"]
 mod failures;
 #[path = "serve/postgres.rs"]
