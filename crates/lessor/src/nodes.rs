@@ -10,11 +10,15 @@ use crate::client::show::{Cell, Output, Table};
 use crate::config::{Config, LedgerBackend};
 use crate::ledger_backend::DatabaseNode;
 
+/// A node that was not seen for so long is not waited for when another node takes over.
+const SILENT_AFTER_MS: u64 = 6_000;
+
 #[derive(clap::Args)]
 #[command(after_help = "\
-Asks the database, so it works on any machine that reaches it, also when no node runs. A node that was not seen for some \
-seconds is gone or cut off from the database. A node that is draining leaves the cluster. LAG is the number of records that a \
-standby has not applied yet. FED says whether the owner sends its batches to a standby; the others read them from the database.
+Asks the database, so it works on any machine that reaches it, also when no node runs. A node that is silent was not seen for \
+6 seconds: it is gone, stands still, or is cut off from the database. A node that is draining leaves the cluster. LAG is the \
+number of records that a standby had not applied when it was SEEN. FED says whether the owner sends its batches to a standby; \
+the others read them from the database. TAKEN OVER FROM names the owner before, and why it was replaced.
 
 Example:
   lessor nodes --config lessor.toml")]
@@ -56,7 +60,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 }
 
 fn shard_table(shards: &[ShardRow]) -> Table {
-    let mut table = Table::new(&["SHARD", "OWNER", "EPOCH", "SINCE", "RECORDS", "LAST TAKEOVER"]);
+    let mut table = Table::new(&["SHARD", "OWNER", "EPOCH", "SINCE", "RECORDS", "TAKEN OVER FROM"]);
     for shard in shards {
         let owner = shard.owner.as_ref();
         table.row([
@@ -89,19 +93,26 @@ fn node_table(nodes: &[NodeRow], shards: &[ShardRow]) -> Table {
 }
 
 fn role(node: &NodeRow, shards: &[ShardRow]) -> &'static str {
-    match (owns(node, shards), node.is_draining) {
-        (true, false) => "owner",
-        (true, true) => "owner, draining",
-        (false, false) => "standby",
-        (false, true) => "draining",
+    match (owns(node, shards), is_silent(node), node.is_draining) {
+        (true, true, _) => "owner, silent",
+        (true, false, true) => "owner, draining",
+        (true, false, false) => "owner",
+        (false, true, _) => "silent",
+        (false, false, true) => "draining",
+        (false, false, false) => "standby",
     }
+}
+
+/// Whether it is gone, as far as the database knows: a node that lives is seen every two seconds.
+fn is_silent(node: &NodeRow) -> bool {
+    node.seen_ms >= SILENT_AFTER_MS
 }
 
 fn owns(node: &NodeRow, shards: &[ShardRow]) -> bool {
     shards.iter().any(|shard| shard.owner.as_ref().is_some_and(|owner| owner.node == node.node))
 }
 
-/// How many records a standby has not applied yet.
+/// How many records a standby had not applied when it was seen.
 fn lag(node: &NodeRow, shards: &[ShardRow]) -> Option<u64> {
     let shard = shards.first().filter(|_| !owns(node, shards))?;
     Some(shard.next.0.saturating_sub(node.applied_next.0))
@@ -109,7 +120,7 @@ fn lag(node: &NodeRow, shards: &[ShardRow]) -> Option<u64> {
 
 /// Whether the owner sends its batches to a standby.
 fn is_fed(node: &NodeRow, shards: &[ShardRow]) -> Option<bool> {
-    (!owns(node, shards)).then_some(node.is_fed)
+    (!owns(node, shards)).then_some(node.is_fed && !is_silent(node))
 }
 
 fn ago(ms: u64) -> String {
@@ -127,6 +138,7 @@ fn node_json(node: &NodeRow, shards: &[ShardRow]) -> Value {
         "address": node.address,
         "version": node.version,
         "seenMsAgo": node.seen_ms,
+        "silent": is_silent(node),
         "lag": lag(node, shards),
         "fed": is_fed(node, shards),
         "draining": node.is_draining,
