@@ -14,6 +14,8 @@ mod failures;
 mod nodes;
 #[path = "serve/postgres.rs"]
 mod postgres;
+#[path = "serve/redis.rs"]
+mod redis_streams;
 #[path = "serve/stale_reads.rs"]
 mod stale_reads;
 mod support;

@@ -1,4 +1,5 @@
-//! Clients that submit, claim, complete and fail jobs all the time, never retry, and count what they see.
+//! Clients that submit, claim, complete and fail jobs all the time, each at one of several nodes, never retry, and count what
+//! they see.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,7 +23,6 @@ pub(super) struct Load {
 }
 
 struct Shared {
-    url: String,
     client: reqwest::Client,
     is_stopping: AtomicBool,
     /// Closed with the stop.
@@ -39,22 +39,26 @@ struct Seen {
 }
 
 impl Load {
-    pub(super) fn start(url: String) -> Load {
+    pub(super) fn start(urls: &[String]) -> Load {
         let shared = Arc::new(Shared {
-            url,
             client: reqwest::Client::builder().no_proxy().build().unwrap(),
             is_stopping: AtomicBool::new(false),
             may_open: Semaphore::new(MAX_OPEN),
             seen: Mutex::default(),
             progress: Condvar::new(),
         });
-        let running = shared.clone();
+        let (running, urls) = (shared.clone(), urls.to_vec());
         let thread = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async {
                 let mut clients = JoinSet::new();
-                (0..SUBMITTERS).for_each(|_| drop(clients.spawn(submit(running.clone()))));
-                (0..WORKERS).for_each(|n| drop(clients.spawn(work(running.clone(), format!("w{n}")))));
+                let url = |n: usize| urls[n % urls.len()].clone();
+                for n in 0..SUBMITTERS {
+                    clients.spawn(submit(running.clone(), url(n)));
+                }
+                for n in 0..WORKERS {
+                    clients.spawn(work(running.clone(), url(n), format!("w{n}")));
+                }
                 while let Some(ended) = clients.join_next().await {
                     ended.unwrap();
                 }
@@ -86,30 +90,30 @@ impl Shared {
         self.is_stopping.load(Ordering::Relaxed)
     }
 
-    async fn post(&self, path: &str, body: Value) -> Value {
-        let response = self.client.post(format!("{}{path}", self.url)).json(&body).send().await.unwrap();
+    async fn post(&self, url: &str, path: &str, body: Value) -> Value {
+        let response = self.client.post(format!("{url}{path}")).json(&body).send().await.unwrap();
         let (status, text) = (response.status(), response.text().await.unwrap());
         assert!(status.is_success(), "{path}: {status} {text}");
         serde_json::from_str(&text).unwrap()
     }
 }
 
-async fn submit(load: Arc<Shared>) {
+async fn submit(load: Arc<Shared>, url: String) {
     while let Ok(permit) = load.may_open.acquire().await {
         permit.forget();
         let backoff = json!({"initialMs": 10, "maxMs": 10});
-        load.post("/v1/tasks", json!({"queue": "jobs", "payload": 1, "backoff": backoff})).await;
+        load.post(&url, "/v1/tasks", json!({"queue": "jobs", "payload": 1, "backoff": backoff})).await;
     }
 }
 
-async fn work(load: Arc<Shared>, worker: String) {
+async fn work(load: Arc<Shared>, url: String, worker: String) {
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     for n in 0.. {
         if load.is_stopping() {
             break;
         }
         let ask = json!({"worker_id": worker, "streams": ["jobs"], "max_wait_ms": 100});
-        let job = load.post("/internal/worker/claim", ask).await;
+        let job = load.post(&url, "/internal/worker/claim", ask).await;
         if job["claimed"] == false {
             continue;
         }
@@ -128,12 +132,12 @@ async fn work(load: Arc<Shared>, worker: String) {
         }
         if n % 5 == 0 && job["attempt"] == 1 {
             report["error"] = json!({"code": "E", "message": "not today", "retryable": true});
-            let failed = load.post("/internal/worker/fail", report).await;
+            let failed = load.post(&url, "/internal/worker/fail", report).await;
             assert_eq!((&failed["ack"], &failed["requeued"]), (&json!(true), &json!(true)), "{failed}");
             continue;
         }
         report["result"] = json!(1);
-        let completed = load.post("/internal/worker/complete", report).await;
+        let completed = load.post(&url, "/internal/worker/complete", report).await;
         assert_eq!((&completed["ok"], &completed["ack"]), (&json!(true), &json!(true)), "{completed}");
         let mut seen = load.seen.lock().unwrap();
         assert!(seen.completed.insert(text(&job["job_id"])), "completed twice: {job}");

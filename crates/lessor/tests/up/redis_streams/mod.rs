@@ -86,7 +86,7 @@ fn c18_no_claim_fails_or_is_duplicated_whatever_happens_to_redis() {
     let parked: Vec<String> =
         (0..40).map(|n| submit(&server, json!({"queue": "parked", "payload": n}))).collect();
     let held = claim(&server, "parked");
-    let load = Load::start(server.url());
+    let load = Load::start(&[server.url()]);
     load.completes(50);
 
     let () = redis.ask(&["SAVE"]);
