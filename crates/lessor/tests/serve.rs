@@ -10,6 +10,8 @@ mod drain;
 mod enqueue;
 #[path = "serve/failures.rs"]
 mod failures;
+#[path = "serve/keys.rs"]
+mod keys;
 #[path = "serve/nodes.rs"]
 mod nodes;
 #[path = "serve/postgres.rs"]
