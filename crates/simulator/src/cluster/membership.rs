@@ -165,7 +165,8 @@ impl ClusterWorld<'_> {
         drop(database);
         let epoch = observed.owner.as_ref().map_or(0, |owner| owner.epoch);
         // As in production: an earlier process of this node does not live any more.
-        let why = if owner.is_some_and(|owner| owner.node == id) { Suspicion::NoOwner } else { why };
+        let is_earlier = !node.has_owned && owner.is_some_and(|owner| owner.node == id);
+        let why = if is_earlier { Suspicion::NoOwner } else { why };
         let stream = node.stream();
         let goes_first = node.lookout.goes_first((why, epoch), &stream, (holding, &rivals), now);
         self.env.coverage.bump(Covered::Compared);

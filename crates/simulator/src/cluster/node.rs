@@ -42,6 +42,8 @@ pub(crate) struct Node {
     pub owner: Option<Owner>,
     /// The owner that requests are forwarded to, with its epoch.
     pub route: Option<(u64, NodeId)>,
+    /// Whether this process has owned the ledger.
+    pub has_owned: bool,
     pub is_forked: bool,
     pub is_draining: bool,
     /// Some node has said that something changed.
@@ -80,6 +82,7 @@ impl Node {
             taking_over: None,
             owner: None,
             route: None,
+            has_owned: false,
             is_forked: false,
             is_draining: false,
             was_told: false,

@@ -327,7 +327,8 @@ impl ClusterWorld<'_> {
             self.env.auditor.read(&Entry::Started)?;
         }
         let node = &mut self.nodes[id];
-        (node.route, node.is_hot) = (Some((epoch, id)), false);
+        node.feed.begin_to_serve();
+        (node.route, node.is_hot, node.has_owned) = (Some((epoch, id)), false, true);
         node.lookout.owns();
         node.kept.clear();
         node.stream_seen = node.stream();
