@@ -20,6 +20,8 @@ use crate::target::Target;
 pub(crate) const QUEUE: &str = "chaos";
 /// Short, so that leases run out all the time.
 pub(crate) const LEASE: Duration = Duration::from_millis(500);
+/// The attempts of a task that names no number.
+pub(crate) const MAX_ATTEMPTS: u32 = 12;
 /// Pause after a call that was not served, before it is made again.
 pub(crate) const RETRY_PAUSE: Duration = Duration::from_millis(20);
 /// Tasks that may be out at the target at once.
@@ -72,7 +74,7 @@ impl World {
         let mut body = json!({
             "leaseMs": lease.as_millis() as u64,
             "heartbeatIntervalMs": 150,
-            "maxAttempts": 12,
+            "maxAttempts": MAX_ATTEMPTS,
             "cancelGracePeriodMs": 400,
             "backoff": {"initialMs": 20, "factor": 2.0, "maxMs": 200, "jitter": 0.2},
         });

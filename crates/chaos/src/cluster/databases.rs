@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use rustix::process::Signal;
+use serde_json::Value;
 use test_servers::network::Host;
 use test_servers::postgres::{Postgres, try_execute};
 
@@ -56,6 +57,12 @@ impl Databases {
         let rows = try_execute(&self.primary_url(), owner).await.ok()?;
         let row = rows.first()?;
         Some((row[0].clone(), row[1].parse().ok()?))
+    }
+
+    /// The JSON that an expression yields for each row of a relation.
+    pub(super) async fn select(&self, expression: &str, relation: &str) -> Result<Vec<Value>> {
+        let rows = try_execute(&self.primary_url(), &format!("SELECT {expression} FROM {relation}")).await?;
+        rows.iter().map(|row| serde_json::from_str(&row[0]).context("not JSON")).collect()
     }
 
     /// Kills the primary and starts it again; returns once the replica follows.

@@ -8,7 +8,9 @@ mod databases;
 mod events;
 mod node_process;
 mod report;
+mod tables;
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
@@ -22,6 +24,7 @@ use self::databases::Databases;
 use self::events::Event;
 use self::node_process::NodeProcess;
 use self::report::Report;
+use self::tables::{Compared, Tables};
 use crate::actors::{Actors, drain};
 use crate::checks::{Reach, check, format_violations, reach};
 use crate::contract::Contract;
@@ -52,6 +55,9 @@ const SHORT: [Event; 5] =
     [Event::KillOwner, Event::StopOwner, Event::CutDatabase, Event::HandOver, Event::PromoteUnreplicated];
 /// Load before the first event, and between two.
 const BETWEEN: Duration = Duration::from_millis(1_000);
+/// So many tasks are compared with the tables in the long form. The load goes on until there are as many.
+const MIN_TASKS: usize = 10_000;
+const MAX_TIME_FOR_TASKS: Duration = Duration::from_secs(180);
 
 pub(crate) struct Cluster {
     world: Arc<World>,
@@ -61,6 +67,13 @@ pub(crate) struct Cluster {
     /// After everything that uses them.
     _network: Network,
     directory: Option<TempDir>,
+}
+
+/// What a run has left behind.
+struct Ended {
+    evidence: Evidence,
+    raw_recording: RawRecording,
+    tables: Tables,
 }
 
 /// Runs the events of the plan's form, and checks everything. Returns what was reached, for people.
@@ -83,19 +96,22 @@ pub(crate) async fn run(plan: &Plan) -> Result<String> {
     }
     tokio::time::sleep(BETWEEN).await;
     println!("{:8.3} the events are over", cluster.now().as_secs_f64());
+    if plan.form == Form::Long {
+        cluster.wait_for_tasks().await;
+    }
     let ended = cluster.end(actors).await;
-    let (evidence, raw_recording) = match ended {
+    let ended = match ended {
         Ok(ended) => ended,
         Err(error) => return Err(error.context(cluster.keep())),
     };
-    let report = Report::of(&evidence.observations.sent, &happened);
+    let report = Report::of(&ended.evidence.observations.sent, &happened);
     println!("{report}");
     println!("{}", report.json());
     if let Some(file) = plan.report() {
         std::fs::write(&file, format!("{:#}\n", report.json()))
             .with_context(|| format!("cannot write {file}"))?;
     }
-    match cluster.judge(plan, &report, evidence, raw_recording) {
+    match cluster.judge(plan, &report, ended) {
         Ok(reach) => Ok(format!("{reach:?}")),
         Err(error) => Err(error.context(cluster.keep())),
     }
@@ -147,11 +163,26 @@ impl Cluster {
         (self.processes[at].host.clone(), others.map(|(_, node)| node.host.clone()).collect())
     }
 
-    /// Ends the load, drains, asks about everything once more, stops the nodes and reads the ledger.
-    async fn end(&mut self, actors: Actors) -> Result<(Evidence, RawRecording)> {
+    /// Lets the load go on until there are enough tasks.
+    async fn wait_for_tasks(&self) {
+        let until = self.now() + MAX_TIME_FOR_TASKS;
+        while self.accepted() < MIN_TASKS && self.now() < until {
+            tokio::time::sleep(BETWEEN).await;
+        }
+    }
+
+    fn accepted(&self) -> usize {
+        let observations = self.world.recorder.observations();
+        let ids = observations.submissions.iter().filter_map(|submission| submission.task_id.as_deref());
+        ids.collect::<BTreeSet<&str>>().len()
+    }
+
+    /// Ends the load, drains, asks about everything once more, reads the tables, stops the nodes and reads the ledger.
+    async fn end(&mut self, actors: Actors) -> Result<Ended> {
         actors.stop().await?;
         drain(&self.world).await?;
         let mut evidence = collect(&self.world, true).await?;
+        let tables = Tables::read(&self.databases).await?;
         for process in &mut self.processes {
             process.terminate().await?;
         }
@@ -164,16 +195,11 @@ impl Cluster {
             records,
             cuts: Vec::new(),
         };
-        Ok((evidence, raw_recording))
+        Ok(Ended { evidence, raw_recording, tables })
     }
 
-    fn judge(
-        &self,
-        plan: &Plan,
-        report: &Report,
-        mut evidence: Evidence,
-        raw_recording: RawRecording,
-    ) -> Result<Reach> {
+    fn judge(&self, plan: &Plan, report: &Report, ended: Ended) -> Result<Reach> {
+        let Ended { mut evidence, raw_recording, tables } = ended;
         let (mut recording, unexpected_answers) = Recording::of(&raw_recording);
         recording.add_configuration_of_nodes();
         evidence.observations.unexpected_answers.extend(unexpected_answers);
@@ -188,6 +214,8 @@ impl Cluster {
             failures[..failures.len().min(10)].join("\n")
         );
         println!("{} records and {} exchanges judged", recording.records.len(), recording.exchanges.len());
+        let Compared { tasks, attempts } = tables.compare(&evidence)?;
+        println!("{tasks} tasks with {attempts} attempts: the tables equal the API");
         let ledger = format!("postgres:{}", self.databases.primary_url());
         lessor(&plan.binary, &["log", "verify", "--ledger", &ledger])?;
         let verified = lessor(&plan.binary, &["tables", "verify", "--ledger", &ledger])?;
@@ -196,6 +224,7 @@ impl Cluster {
         match plan.form {
             Form::Short => Ok(reach),
             Form::Long => {
+                ensure!(tasks >= MIN_TASKS, "there were only {tasks} tasks");
                 report.check_pauses()?;
                 reached_everything(reach)
             }
