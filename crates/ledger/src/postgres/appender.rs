@@ -60,9 +60,8 @@ impl<T: BatchTable> Appender<T> {
             return Err(Refusal::Fenced { expected: last.next, found: batch.first() }.into());
         }
         // Only the first batch of a writer has an epoch.
-        if self.epoch == 0
-            && let Some(epoch) = epoch_of(batch)
-        {
+        let first_epoch = if self.epoch > 0 { None } else { epoch_of(batch) };
+        if let Some(epoch) = first_epoch {
             self.epoch = epoch;
             self.feed.iter().for_each(|feed| feed.begin(&self.writer.recent, epoch));
         }

@@ -81,6 +81,12 @@ fn tasks(server: &Server, queue: &str, state: &str) -> BTreeSet<String> {
     page["tasks"].as_array().unwrap().iter().map(|task| text(&task["taskId"])).collect()
 }
 
+/// What the consumer of a group holds: the ids of the entries.
+fn held(redis: &Redis) -> Vec<String> {
+    let held: Vec<(String, String, u64, u64)> = redis.ask(&["XPENDING", PARKED, "group", "-", "+", "1000"]);
+    held.into_iter().map(|(id, ..)| id).collect()
+}
+
 /// The connections of nodes.
 fn connections(redis: &Redis) -> usize {
     let listed: String = redis.ask(&["CLIENT", "LIST"]);
@@ -112,7 +118,12 @@ fn c18_the_streams_have_the_open_tasks_after_a_killed_owner_and_after_one_that_s
     end(third, parked.drain(..5));
     parked.extend(park(third, 10));
     load.completes(50);
-    until_parked(&redis, &parked);
+    let entries = until_parked(&redis, &parked);
+    let () = redis.ask(&["XGROUP", "CREATE", PARKED, "group", "0"]);
+    let () =
+        redis.ask(&["XREADGROUP", "GROUP", "group", "c1", "COUNT", "100", "STREAMS", PARKED, ">"]);
+    let ids: Vec<String> = entries.into_iter().map(|(id, _)| id).collect();
+    assert_eq!(held(&redis), ids);
 
     second.signal(Signal::CONT);
     second.until_logged("another node has taken over");
@@ -121,6 +132,7 @@ fn c18_the_streams_have_the_open_tasks_after_a_killed_owner_and_after_one_that_s
     load.stop();
 
     let entries = until_parked(&redis, &parked);
+    assert_eq!(held(&redis), ids, "the owner that was replaced has changed no stream");
     let claims: Vec<_> = entries.iter().map(|_| claim(&second, "parked").1).collect();
     assert_eq!(claims, entries, "the id of an entry is the message_id of the claim");
     let mut entries = Vec::new();

@@ -11,6 +11,16 @@ use crate::convert::message_id;
 /// What a script returns instead of the length of the stream if the marker is not the expected one.
 pub(super) const LOST: i64 = -1;
 
+/// Marks a stream as that of the caller, unless an owner with a higher epoch has: that one has replaced the caller.
+/// KEYS: marker. ARGV: new marker, epoch.
+const TAKE: &str = r"
+local found = redis.call('GET', KEYS[1])
+local epoch = found and string.match(found, '^e(%d+):')
+if epoch and tonumber(epoch) > tonumber(ARGV[2]) then return -1 end
+redis.call('SET', KEYS[1], ARGV[1])
+return 0
+";
+
 /// Returns -2 if Redis refused an entry, because the stream has or had an entry with the same or a higher id.
 /// KEYS: stream, marker. ARGV: expected marker, new marker, number of removed ids, removed ids, and position, task and delay of
 /// each added entry.
@@ -84,6 +94,7 @@ return redis.call('XLEN', KEYS[1])
 
 /// The digests by which Redis knows the scripts.
 pub(super) struct Scripts {
+    take: String,
     change: String,
     swap: String,
 }
@@ -91,11 +102,17 @@ pub(super) struct Scripts {
 impl Scripts {
     pub(super) async fn load(connection: &mut MultiplexedConnection) -> RedisResult<Scripts> {
         let mut load = redis::pipe();
-        for script in [CHANGE, SWAP] {
+        for script in [TAKE, CHANGE, SWAP] {
             load.cmd("SCRIPT").arg("LOAD").arg(script);
         }
-        let (change, swap) = load.query_async(connection).await?;
-        Ok(Scripts { change, swap })
+        let (take, change, swap) = load.query_async(connection).await?;
+        Ok(Scripts { take, change, swap })
+    }
+
+    pub(super) fn take(&self, marker: &str, to: &str, epoch: u64) -> Cmd {
+        let mut take = cmd("EVALSHA");
+        take.arg(&self.take).arg(1).arg(marker).arg(to).arg(epoch);
+        take
     }
 
     /// `from` and `to` are the markers before and after the change.

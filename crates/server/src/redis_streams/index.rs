@@ -56,6 +56,8 @@ pub(super) struct Index {
     /// The queues with work.
     dirty: BTreeSet<QueueNumber>,
     position: Position,
+    /// Of the owner whose records these are.
+    epoch: u64,
 }
 
 struct Queue {
@@ -71,7 +73,8 @@ impl Index {
     /// Takes the open tasks of a state. A task's history is read only where the state does not say which record made the task
     /// wait.
     pub(super) fn begin(&mut self, state: &State, history: &dyn HistoryReader) {
-        *self = Index { position: state.position(), ..Index::default() };
+        let epoch = state.owner().map_or(0, |owner| owner.epoch);
+        *self = Index { position: state.position(), epoch, ..Index::default() };
         for slot in 0..state.slots() {
             let Some((queue, task)) = state.in_slot(slot) else { continue };
             let Some((position, not_before)) = waiting_record(task, history) else { continue };
@@ -108,12 +111,17 @@ impl Index {
             }
             Event::TaskCompleted(completed) => drop(self.remove(completed.task)),
             Event::TaskDead(dead) => drop(self.remove(dead.task)),
+            Event::OwnerTookOver(owner) => self.epoch = owner.epoch,
             _ => {}
         }
     }
 
     pub(super) fn position(&self) -> Position {
         self.position
+    }
+
+    pub(super) fn epoch(&self) -> u64 {
+        self.epoch
     }
 
     pub(super) fn len(&self) -> usize {

@@ -8,7 +8,7 @@ use redis::aio::MultiplexedConnection;
 use redis::streams::StreamInfoStreamReply;
 use redis::{RedisResult, Value, cmd};
 
-use super::commands::{self, Scripts, entries, parse_id};
+use super::commands::{self, LOST, Scripts, entries, parse_id};
 use super::index::{Envelope, MAX_CHANGES};
 use super::names;
 
@@ -26,6 +26,8 @@ pub(super) struct Reconciliation<'a> {
     pub wanted: Vec<Envelope>,
     /// No entry of ours is newer.
     pub newest: u64,
+    /// Another owner whose epoch is higher keeps the stream.
+    pub epoch: u64,
     /// Names the next change.
     pub next_marker: &'a mut (dyn FnMut() -> String + Send),
 }
@@ -45,9 +47,12 @@ impl Reconciliation<'_> {
         // From here on, changes that were sent over an earlier connection have no effect.
         let mut begin = redis::pipe();
         begin.cmd("SADD").arg(names::STREAMS).arg(self.stream).ignore();
-        begin.cmd("SET").arg(&marker).arg(&own).ignore();
+        begin.add_command(self.scripts.take(&marker, &own, self.epoch));
         begin.cmd("TYPE").arg(self.stream);
-        let (kind,): (String,) = begin.query_async(self.connection).await?;
+        let (taken, kind): (i64, String) = begin.query_async(self.connection).await?;
+        if taken == LOST {
+            return Ok(None);
+        }
         let difference = match kind.as_str() {
             "none" => {
                 Difference { missing: self.wanted.clone(), surplus: Vec::new(), must_be_replaced: false }

@@ -259,10 +259,12 @@ impl StreamSync {
         scripts: &Scripts,
         queue: QueueNumber,
     ) -> Result<(), Error> {
-        let (name, wanted, newest) = {
+        let (name, wanted, newest, epoch) = {
             let index = &mut self.shared.lock().index;
-            (index.name(queue), index.snapshot(queue), index.position().0)
+            (index.name(queue), index.snapshot(queue), index.position().0, index.epoch())
         };
+        // A ledger from a backup begins with lower epochs than the streams have seen.
+        let is_first = self.stream(queue).marker.is_empty();
         let length = wanted.len() as u64;
         let mut next_marker = || self.next_marker();
         let reconciliation = Reconciliation {
@@ -271,6 +273,7 @@ impl StreamSync {
             stream: &name,
             wanted,
             newest,
+            epoch: if is_first { u64::MAX } else { epoch },
             next_marker: &mut next_marker,
         };
         match reconciliation.run().await? {
@@ -317,10 +320,11 @@ impl StreamSync {
         &mut self.streams[queue]
     }
 
-    /// A marker that was never used: run, ledger position, number of the change.
+    /// A marker that was never used: epoch of the owner, run, ledger position, number of the change.
     fn next_marker(&mut self) -> String {
         self.changes += 1;
-        format!("{}:{}:{}", self.run, self.shared.lock().index.position(), self.changes)
+        let index = &self.shared.lock().index;
+        format!("e{}:{}:{}:{}", index.epoch(), self.run, index.position(), self.changes)
     }
 }
 
