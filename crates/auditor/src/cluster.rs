@@ -67,7 +67,8 @@ impl Auditor {
             let newest = model.writers.last_key_value().map_or(0, |(newest, _)| *newest);
             ensure(*epoch >= newest, format!("epoch {newest} has begun"))?;
             model.newest = model.newest.max(*epoch);
-            let (writer, _) = *model.writers.entry(*epoch).or_insert((*node, *first));
+            let maker = model.holdings.maker(*link).unwrap_or(*node);
+            let (writer, _) = *model.writers.entry(*epoch).or_insert((maker, *first));
             // A standby appends what the owner had sent to it, also if the owner could not append it.
             let is_sent = model.holdings.was_received_by(*link, |receiver| receiver == *node);
             ensure(writer == *node || is_sent, format!("node {writer} owns this epoch"))?;

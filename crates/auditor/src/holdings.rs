@@ -12,6 +12,8 @@ pub(crate) struct Holdings {
     nodes: BTreeMap<u64, Memory>,
     /// The nodes that ever received a batch or read it.
     receivers: BTreeMap<[u8; 16], BTreeSet<u64>>,
+    /// The node that has made a batch.
+    makers: BTreeMap<[u8; 16], u64>,
 }
 
 /// Batches without gaps, each by its first position.
@@ -104,8 +106,11 @@ impl Holdings {
         self.receivers.entry(place.link.0).or_default().insert(node);
     }
 
-    /// The node has begun to append a batch.
+    /// The node has begun to append a batch: its own, or one that was sent to it.
     pub(crate) fn begun(&mut self, node: u64, place: Place, since: u64) {
+        if !self.was_received_by(place.link, |receiver| receiver == node) {
+            self.makers.entry(place.link.0).or_insert(node);
+        }
         let memory = self.nodes.entry(node).or_default();
         if memory.all().all(|held| held.place != place) {
             memory.own.split_off(&place.first);
@@ -127,6 +132,10 @@ impl Holdings {
             memory.batches.split_off(first);
         }
         memory.known = next;
+    }
+
+    pub(crate) fn maker(&self, link: Link) -> Option<u64> {
+        self.makers.get(&link.0).copied()
     }
 
     /// Whether a node has held this batch, as one that was sent to it or read by it.
