@@ -1,4 +1,4 @@
-//! What the process of each node holds, by what has reached it. Nothing here is what a node says about itself.
+//! The batches that the process of each node holds, by what has reached it. Nothing here is what a node says about itself.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -2,7 +2,7 @@
 //!
 //! Clients of a cluster never retry by themselves. Only a request whose node was taken down is sent again, elsewhere.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -31,8 +31,6 @@ pub(crate) struct Node {
     condition: watch::Sender<Condition>,
     /// How often it was taken down.
     downs: AtomicU64,
-    /// Whether it cannot reach the database.
-    is_cut_off: AtomicBool,
 }
 
 #[derive(Clone)]
@@ -102,14 +100,12 @@ impl Node {
             clients: Mutex::new(Clients::new(address, timeouts)?),
             condition: watch::Sender::new(Condition::Up),
             downs: AtomicU64::new(0),
-            is_cut_off: AtomicBool::new(false),
         })
     }
 
     /// A node that takes requests, be it for the first time or again.
     pub(crate) fn up(&self) -> Result<()> {
         *self.clients() = Clients::new(&self.address, CLUSTER_TIMEOUTS)?;
-        self.is_cut_off.store(false, Ordering::Release);
         self.condition.send_replace(Condition::Up);
         Ok(())
     }
@@ -117,12 +113,6 @@ impl Node {
     /// Sends no more requests to it; those that it has must be answered.
     pub(crate) fn leave(&self) {
         self.condition.send_replace(Condition::Leaving);
-    }
-
-    /// The same, because it cannot reach the database.
-    pub(crate) fn cut_off(&self) {
-        self.is_cut_off.store(true, Ordering::Release);
-        self.leave();
     }
 
     /// Takes it down: `take_down` kills or stops it. Requests whose answers are lost by that may be repeated.
@@ -165,11 +155,6 @@ impl Visit {
     /// Whether the node was taken down since the request began.
     pub(crate) fn was_taken_down(&self) -> bool {
         self.node.downs.load(Ordering::Acquire) != self.downs
-    }
-
-    /// Whether the node cannot reach the database now.
-    pub(crate) fn is_cut_off(&self) -> bool {
-        self.node.is_cut_off.load(Ordering::Acquire)
     }
 
     /// Waits for an answer as long as the node is there.

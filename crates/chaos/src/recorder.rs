@@ -19,8 +19,8 @@ use crate::target::Dispatch;
 /// Time since the start of the run, on this process's monotonic clock.
 pub(crate) type At = Duration;
 
-/// A request goes to at most so many nodes, one after the other. Each node before the last was taken down.
-const MAX_VISITS: u32 = 4;
+/// A request goes to so many nodes at most: to another one if the first was taken down.
+const MAX_VISITS: u32 = 2;
 /// How much of an unexpected answer is kept.
 const MAX_BODY_CHARS: usize = 600;
 
@@ -63,13 +63,11 @@ pub(crate) struct Sent {
     pub visits: u32,
     /// Why nothing was decided.
     pub failure: Option<String>,
-    /// Whether its node could not reach the database.
-    pub was_cut_off: bool,
 }
 
 impl Sent {
     pub(crate) fn new(sent_at: At, own_wait: Duration) -> Sent {
-        Sent { sent_at, ended_at: sent_at, own_wait, visits: 1, failure: None, was_cut_off: false }
+        Sent { sent_at, ended_at: sent_at, own_wait, visits: 1, failure: None }
     }
 
     /// Whether it may go to another node, once its node was taken down.
@@ -189,7 +187,6 @@ impl Recorder {
     /// A request to a cluster is over.
     pub(crate) fn note_sent(&self, mut sent: Sent, visit: &Visit, failure: Option<String>) {
         sent.ended_at = self.now();
-        sent.was_cut_off = visit.is_cut_off();
         sent.failure = failure.map(|failure| {
             let text: String = failure.chars().take(MAX_BODY_CHARS).collect();
             format!("{text} by {}", visit.address())

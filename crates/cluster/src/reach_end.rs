@@ -11,20 +11,20 @@ use ledger::{Error, Link, Reader};
 const MAX_ATTEMPTS: usize = 3;
 
 /// Brings a standby to the end of the ledger. `open` opens the ledger and appends first what the standby holds and the database
-/// does not; `end` is where an open ledger ends. None when the end cannot be reached because somebody writes.
+/// does not; `end` lets an open ledger hold what the standby has read meanwhile, and says where it ends. None when the end cannot be reached because somebody writes.
 pub async fn reach_end<L, F: Future<Output = Result<L, Error>>>(
     standby: &mut Standby,
     kept: &Kept,
     reader: &dyn Reader,
     open: impl Fn() -> F,
-    end: impl Fn(&L) -> (Position, Option<Link>),
+    end: impl Fn(&mut L) -> (Position, Option<Link>),
 ) -> Result<Option<L>, StartError> {
     for _ in 0..MAX_ATTEMPTS {
         standby.apply_received(kept)?;
         standby.catch_up(reader)?;
-        let ledger = open().await?;
+        let mut ledger = open().await?;
         standby.catch_up(reader)?;
-        let (next, link) = end(&ledger);
+        let (next, link) = end(&mut ledger);
         if standby.is_at(next, link) {
             return Ok(Some(ledger));
         }

@@ -2,6 +2,7 @@
 //! ends.
 
 mod follow;
+mod replaced;
 mod take_over;
 
 use std::path::PathBuf;
@@ -215,21 +216,32 @@ impl Supervisor {
         let (epoch, handle) = (running.report.epoch, running.handle.clone());
         let (mut phase, mut ended) = (self.phase.clone(), self.membership.ended());
         let mut standbys = self.feed.standbys();
-        let mut news = self.membership.news();
+        let (mut news, mut hints) = (self.membership.news(), self.router.hints());
+        let mut replaced_by = None;
         loop {
             self.router.metrics().set_fed_standbys(*standbys.borrow_and_update());
             tokio::select! {
                 failure = running.failed() => {
-                    self.router.no_owner(epoch);
+                    if replaced_by.is_none() {
+                        self.router.no_owner(epoch);
+                    }
                     self.stopped_owning(failure, handle.durable().next()).await?;
                     return Ok(false);
                 }
                 _ = phase.changed() => {}
                 _ = standbys.changed() => {}
+                Ok(()) = hints.changed() => {
+                    let hint = hints.borrow_and_update().clone();
+                    let newest = replaced_by.unwrap_or(epoch);
+                    replaced_by = self.forward_to_successor(newest, hint).or(replaced_by);
+                }
                 is_replaced = self.beat(epoch, &handle, (&mut ended, &mut news)) => {
-                    if is_replaced? {
+                    if is_replaced? || replaced_by.is_some() {
                         // A read is confirmed first, which shows whether it is true.
-                        let _ = timeout(LOOK_TIMEOUT, running.handle.status()).await;
+                        let confirmed = timeout(LOOK_TIMEOUT, running.handle.status()).await;
+                        if matches!(confirmed, Ok(Ok(_))) && replaced_by.take().is_some() {
+                            self.router.own(epoch, &handle);
+                        }
                     }
                 }
             }

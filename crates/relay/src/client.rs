@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use authority::Position;
 use backon::{BackoffBuilder, ExponentialBuilder};
-use coordinator::{BoxFuture, Call, CallReply, Notices, Peer, PeerError};
+use coordinator::{BoxFuture, Call, CallReply, Notices, OwnerHint, Peer, PeerError};
 use ledger::postgres::Kept;
 use tokio::net::TcpStream;
 use tokio::sync::{oneshot, watch};
@@ -126,6 +126,20 @@ impl Peer for RemotePeer {
             tokio::select! {
                 _ = links.wait_for(is_other) => {}
                 () = link.tell_what_is_followed(&notices) => {}
+            }
+        })
+    }
+
+    fn tell_owner(&self, owner: OwnerHint) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            let mut links = self.shared.links.subscribe();
+            loop {
+                if let Some(link) = &*links.borrow_and_update() {
+                    link.outbox.send_small(Upward::Owns { owner: owner.clone() }.encode());
+                }
+                if links.changed().await.is_err() {
+                    return;
+                }
             }
         })
     }

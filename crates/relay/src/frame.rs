@@ -52,6 +52,10 @@ pub(crate) enum Upward {
     Followed {
         change: u64,
     },
+    /// The node owns the ledger now: for one that may not see it in the database.
+    Owns {
+        owner: OwnerHint,
+    },
 }
 
 /// What the node that was connected to sends.
@@ -139,6 +143,7 @@ enums! {
         6 Received { 1 next: next };
         7 Untail {};
         8 Followed { 1 change: change };
+        9 Owns { 1 owner: owner };
     }
     Downward {
         1 Welcome { 1 version: version, 2 node: node };

@@ -86,13 +86,15 @@ impl Event {
 }
 
 impl Event {
-    /// The longest pause of a request that is promised, where one is.
-    pub(super) fn longest_pause(self, outage: Option<Duration>) -> Option<Duration> {
+    /// The longest pause of a request that is promised.
+    pub(super) fn longest_pause(self, outage: Option<Duration>) -> Duration {
         match self {
-            Event::KillOwner | Event::KillEdge => Some(AT_A_KILL),
-            Event::StopOwner | Event::CutNodes | Event::CutDatabase => Some(AT_A_SILENCE),
-            Event::Promote => Some(outage.unwrap_or_default() + AFTER_A_FAILOVER),
-            _ => None,
+            Event::KillOwner | Event::KillEdge | Event::HandOver | Event::CutSessions => AT_A_KILL,
+            Event::StopOwner | Event::CutNodes | Event::CutDatabase => AT_A_SILENCE,
+            Event::CancelWaits => CANCEL_FOR + AFTER_A_FAILOVER,
+            Event::Promote | Event::PromoteUnreplicated | Event::LoseReplica | Event::RestartDatabase => {
+                outage.unwrap_or_default() + AFTER_A_FAILOVER
+            }
         }
     }
 }
@@ -122,7 +124,6 @@ impl Cluster {
                 self.databases.stop_replica();
                 let canceled = self.cancel_waits().await;
                 self.databases.continue_replica();
-                happened.outage = Some((happened.began, self.now()));
                 ensure!(canceled > 0, "nobody waited for the replica");
                 Ok(())
             }
@@ -187,7 +188,6 @@ impl Cluster {
 
     async fn cut_database(&mut self, at: usize, epoch: u64, happened: &mut Happened) -> Result<()> {
         let host = self.processes[at].host.clone();
-        self.world.nodes.node(at).cut_off();
         self.database_hosts.iter().for_each(|database| host.cut(database));
         let owner = self.databases.wait_for_owner_after(epoch).await;
         happened.owned_again = Some(self.now());
@@ -196,8 +196,7 @@ impl Cluster {
         }
         self.database_hosts.iter().for_each(|database| host.heal(database));
         owner?;
-        self.processes[at].wait_until_ready().await?;
-        self.world.nodes.node(at).up()
+        self.processes[at].wait_until_ready().await
     }
 
     async fn promote(&mut self, happened: &mut Happened) -> Result<()> {

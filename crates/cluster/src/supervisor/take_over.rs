@@ -72,6 +72,10 @@ impl Supervisor {
         self.lookout.owns();
         self.kept.clear();
         (self.shown_as_fed, self.own_row.is_hot, self.server_is_recorded) = (None, false, false);
+        let may_live = !matches!(why, Suspicion::Released | Suspicion::NoOwner);
+        if let Some(previous) = observed.owner.as_ref().filter(|_| may_live) {
+            self.tell_previous_owner(previous, epoch);
+        }
         tracing::info!(epoch, took_ms = began.elapsed().as_millis() as u64, "this node owns the ledger");
         let announced = async {
             if is_silent {
@@ -131,9 +135,12 @@ fn start(
     let began_at = standby.owner().map_or(0, |owner| owner.epoch);
     let reader = PostgresReader::new(database.clone()).keeping(kept.clone());
     let open = async || PostgresLedger::open_after(database.clone(), kept, feed.clone());
-    let at = |ledger: &PostgresLedger| (ledger.next(), ledger.last_link());
+    let end = |ledger: &mut PostgresLedger| {
+        ledger.hold(kept);
+        (ledger.next(), ledger.last_link())
+    };
     // PostgreSQL is waited for inside, on this thread.
-    let reached = reach_end(&mut standby, kept, &reader, open, at).now_or_never();
+    let reached = reach_end(&mut standby, kept, &reader, open, end).now_or_never();
     let Some(ledger) = reached.transpose()?.flatten() else { return Ok(None) };
     // Another standby was faster, and nobody has suspected it yet: to replace it would be one takeover more.
     if standby.owner().is_some_and(|owner| owner.epoch > began_at) {

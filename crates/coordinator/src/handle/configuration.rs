@@ -1,5 +1,5 @@
-//! What nodes keep copies of: keys, token keys and queues. Its changes are counted, so that an answer can wait until every
-//! copy follows.
+//! The configuration that nodes keep copies of: keys, token keys and queues. Its changes are counted, so that an answer can wait
+//! until every copy follows.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};

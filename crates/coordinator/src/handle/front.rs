@@ -232,14 +232,7 @@ impl Front {
                         Err(PeerError::Lost) => Attempt::Lost,
                         Err(PeerError::Unreachable) => Attempt::Unreachable,
                         Err(PeerError::NotOwner(hint)) => {
-                            self.hints.send_if_modified(|last| {
-                                let is_newer =
-                                    hint.epoch > last.epoch || (hint != *last && hint.owner.is_some());
-                                if is_newer {
-                                    *last = hint;
-                                }
-                                is_newer
-                            });
+                            self.take_hint(hint);
                             Attempt::OwnerLost
                         }
                         Err(PeerError::Overloaded) => Attempt::Refused(Unavailable::Overloaded),
@@ -261,6 +254,16 @@ impl Front {
             },
             () = sleep_until(answer_by) => Attempt::Unanswered,
         }
+    }
+
+    pub(super) fn take_hint(&self, hint: OwnerHint) {
+        self.hints.send_if_modified(|last| {
+            let is_newer = hint.epoch > last.epoch || (hint != *last && hint.owner.is_some());
+            if is_newer {
+                *last = hint;
+            }
+            is_newer
+        });
     }
 
     /// Whether an owner that stopped has ended a poll before its time.

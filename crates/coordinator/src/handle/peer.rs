@@ -30,6 +30,12 @@ pub trait Peer: Send + Sync {
     /// Passes the owner's notices on until the connection is lost. Waits for a connection first.
     fn follow(&self, notices: Notices) -> BoxFuture<'_, ()>;
 
+    /// Tells the node who owns the ledger, over each connection anew: it may not see it in the database. Ends with the process
+    /// alone.
+    fn tell_owner(&self, _owner: OwnerHint) -> BoxFuture<'_, ()> {
+        Box::pin(std::future::pending())
+    }
+
     /// Receives the batches of the node, which must own the ledger at `epoch` or later, until the stream ends: whether its
     /// connection was lost. Waits for a connection first, and for the node to choose this one. A node without streams feeds
     /// nobody.

@@ -100,7 +100,7 @@ impl Router {
         self.front.metrics.clone()
     }
 
-    /// What other nodes said about the owner when they refused a call. A hint: the ledger alone knows.
+    /// What other nodes have said about the owner. A hint: the ledger alone knows.
     pub fn hints(&self) -> watch::Receiver<OwnerHint> {
         self.front.hints.subscribe()
     }
@@ -149,6 +149,11 @@ impl Inbound {
             return Err(OwnerHint { epoch: route.epoch, owner: None });
         }
         Ok(reply.bounded())
+    }
+
+    /// Another node has said who owns the ledger.
+    pub fn told_of_owner(&self, owner: OwnerHint) {
+        self.front.take_hint(owner);
     }
 
     /// The newest durable position, as far as this node knows.

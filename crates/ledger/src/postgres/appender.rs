@@ -53,6 +53,14 @@ impl<T: BatchTable> Appender<T> {
         Ok(is_restored)
     }
 
+    /// Holds what a standby holds that has read up to the last batch, so that it can be appended again after a failover.
+    pub fn hold(&mut self, kept: &Kept) {
+        let last = self.last();
+        if let Some((recent, _)) = kept.batches().filter(|(recent, _)| recent.last() == last) {
+            self.writer.recent = recent;
+        }
+    }
+
     /// Sends a batch to the standbys, which hold it until they know that it is durable.
     pub fn prepare(&mut self, batch: &Batch) -> Result<Prepared, AppendError> {
         let last = self.last();

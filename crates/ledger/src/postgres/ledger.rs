@@ -75,6 +75,11 @@ impl PostgresLedger {
         Ok(ledger)
     }
 
+    /// Holds what a standby holds that has read up to the end, so that it can be appended again after a failover.
+    pub fn hold(&mut self, kept: &Kept) {
+        self.appender.hold(kept);
+    }
+
     fn last(&self) -> Place {
         self.appender.last()
     }

@@ -89,15 +89,18 @@ fn c4_an_owner_without_its_peers_stays_and_an_owner_without_the_database_is_repl
     owner_host.heal(other_host);
     submit(other);
 
-    // From the database only: its session ends, another node takes over, and the old owner forwards later.
+    // From the database only: its session ends, another node takes over and tells the old owner, which forwards.
     owner_host.cut(network.host(2));
     submit(other);
+    old.until_logged("another node says that it has taken over");
+    submit(old);
+    assert_eq!(waiting(old), json!(8), "it reads through the new owner, too");
     // The new owner serves before it has announced itself.
     while owner(&url).0 == name {}
     owner_host.heal(network.host(2));
     submit(old);
     assert_eq!(waiting(old), waiting(other), "the old owner answers nothing of its own");
-    assert_eq!(waiting(other), json!(8));
+    assert_eq!(waiting(other), json!(9));
 }
 
 /// C22 and C8 share their two servers.

@@ -120,8 +120,7 @@ fn c18_the_streams_have_the_open_tasks_after_a_killed_owner_and_after_one_that_s
     load.completes(50);
     let entries = until_parked(&redis, &parked);
     let () = redis.ask(&["XGROUP", "CREATE", PARKED, "group", "0"]);
-    let () =
-        redis.ask(&["XREADGROUP", "GROUP", "group", "c1", "COUNT", "100", "STREAMS", PARKED, ">"]);
+    let () = redis.ask(&["XREADGROUP", "GROUP", "group", "c1", "COUNT", "100", "STREAMS", PARKED, ">"]);
     let ids: Vec<String> = entries.into_iter().map(|(id, _)| id).collect();
     assert_eq!(held(&redis), ids);
 

@@ -50,7 +50,10 @@ impl ClusterWorld<'_> {
                 appender.restore(&kept).await?;
                 Ok(appender)
             };
-            let end = |appender: &Appender<Table>| (appender.last().next, Some(appender.last().link));
+            let end = |appender: &mut Appender<Table>| {
+                appender.hold(&kept);
+                (appender.last().next, Some(appender.last().link))
+            };
             let reached = reach_end(&mut standby, &kept, &reader, open, end).await;
             (standby, reached)
         };
