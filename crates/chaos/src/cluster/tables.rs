@@ -224,6 +224,9 @@ fn is_attempt(ended: &Value, row: &Value) -> bool {
 mod tests {
     use super::*;
 
+    /// Makes the tables differ from the API.
+    type Change = fn(&mut Tables, &mut Value);
+
     const ID: &str = "00000000-0000-7000-8000-000000000001";
 
     fn task() -> Value {
@@ -277,12 +280,12 @@ mod tests {
 
     #[test]
     fn every_difference_is_found() {
-        let changed = |change: fn(&mut Tables, &mut Value)| {
+        let changed = |change: Change| {
             let (mut tables, mut task) = (tables(), task());
             change(&mut tables, &mut task);
             compare(&tables, task).unwrap_err().to_string()
         };
-        let changes: [(&str, fn(&mut Tables, &mut Value)); 9] = [
+        let changes: [(&str, Change); 9] = [
             ("state is \"DEAD\"", |tables, _| tables.jobs[0]["state"] = json!("DEAD")),
             ("max_attempts is 3", |tables, _| tables.jobs[0]["max_attempts"] = json!(3)),
             ("created_at", |_, task| task["createdAt"] = json!("2026-01-01T00:00:00.501Z")),
