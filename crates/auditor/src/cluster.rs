@@ -116,7 +116,7 @@ impl Auditor {
             Entry::Fed { node, before, place, now } => holdings.received(*node, *before, *place, *now),
             Entry::Read { node, place, now } => holdings.read(*node, *place, *now),
             Entry::Begun { node, place, now } => holdings.begun(*node, *place, *now),
-            Entry::Told { node, next } => holdings.told(*node, *next),
+            Entry::LearnedDurable { node, next } => holdings.learned_durable(*node, *next),
             _ => {}
         }
     }

@@ -44,8 +44,8 @@ pub enum Entry {
     Read { node: u64, place: Place, now: u64 },
     /// A node has begun to append a batch.
     Begun { node: u64, place: Place, now: u64 },
-    /// The owner has told a node that the batches before `next` are durable.
-    Told { node: u64, next: Position },
+    /// A node has learned from the owner that the batches before `next` are durable.
+    LearnedDurable { node: u64, next: Position },
     /// An owner has appended the batches before `next`, and answers what rests on them.
     Appended { node: u64, next: Position, is_first: bool },
     /// A standby has applied every record before `next`.
@@ -58,7 +58,7 @@ pub enum Entry {
     Clock { epoch: u64, now: u64, time: Time },
     /// A batch of this epoch was stored by a server that was replaced already, so that it never counts.
     StoredInVain { epoch: u64 },
-    /// An owner has told the others of itself and of its time.
+    /// An owner has announced itself and its time to the others.
     Announced { epoch: u64 },
 }
 

@@ -24,7 +24,7 @@ struct Memory {
     batches: BTreeMap<Position, Held>,
     /// What it has begun to append itself, behind some of these.
     own: BTreeMap<Position, Held>,
-    /// What is before this position was durable, as the node was told or has read.
+    /// What is before this position was durable, as the node has learned from the owner or has read.
     known: Position,
 }
 
@@ -118,8 +118,8 @@ impl Holdings {
         }
     }
 
-    /// The owner has told the node that what is before a position is durable, as far as the node holds it.
-    pub(crate) fn told(&mut self, node: u64, next: Position) {
+    /// The node has learned from the owner that what is before a position is durable, as far as the node holds it.
+    pub(crate) fn learned_durable(&mut self, node: u64, next: Position) {
         let memory = self.nodes.entry(node).or_default();
         let end = memory.end().map_or(Position::ZERO, |end| end.next);
         memory.known = memory.known.max(next.min(end));

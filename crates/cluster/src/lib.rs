@@ -4,8 +4,8 @@
 //! Only liveness depends on anything in here. Who owns the ledger is decided by its next position alone: a node that
 //! suspects wrongly is refused, and an owner that was replaced is fenced.
 
+mod failure_detector;
 mod fork;
-mod lookout;
 mod own_row;
 mod owner_time;
 mod reach_end;
@@ -14,9 +14,9 @@ mod supervisor;
 mod suspicion;
 mod tail;
 
-pub use lookout::{Lookout, ToRead};
-pub use own_row::{Name, Standing};
+pub use failure_detector::{ALIVE, FailureDetector, ToRead};
+pub use own_row::{BEAT, Name, Standing};
 pub use owner_time::OwnerTime;
 pub use reach_end::reach_end;
-pub use supervisor::{Error, Node, Phase, Supervisor};
+pub use supervisor::{Error, Node, OWNER_BEAT, Phase, Supervisor};
 pub use suspicion::{Suspicion, TAKEOVER_AFTER};

@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use crate::supervisor::{Error, Node, Phase};
 
 /// How often a node says that it lives.
-const BEAT: Duration = Duration::from_secs(2);
+pub const BEAT: Duration = Duration::from_secs(2);
 /// How often a node that leaves does: somebody may look at what it still has to do.
 const DRAINING_BEAT: Duration = Duration::from_millis(500);
 

@@ -14,19 +14,21 @@ use coordinator::{Clock, Failure, Handle, NodeAddress, Options, Peer, Router, Ru
 use ledger::postgres::{Database, Feed, FeedOptions, Kept, Membership, OwnerRow};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tokio::time::{sleep, timeout};
+use tokio::time::{sleep_until, timeout};
 
+use crate::failure_detector::FailureDetector;
 use crate::fork::Fork;
-use crate::lookout::Lookout;
 use crate::own_row::{Failed, OwnRow, Standing};
 use crate::tail::Tail;
 
 /// How often an owner says that it lives.
-const OWNER_BEAT: Duration = Duration::from_millis(500);
+pub const OWNER_BEAT: Duration = Duration::from_millis(500);
 /// How often it tries to get the lock that an earlier session of it may still hold: standbys look at the lock, too.
 const LOCK_RETRY: Duration = Duration::from_millis(50);
 /// A look that takes longer than this has failed.
 const LOOK_TIMEOUT: Duration = Duration::from_secs(5);
+/// An owner that another node says to have replaced has this long to confirm that it was not.
+const MAX_DOUBT: Duration = Duration::from_millis(500);
 /// A handover waits until the storage answers within this time: an owner that has begun to hand over can answer nothing.
 const MAX_CONFIRM: Duration = Duration::from_secs(2);
 /// The longest wait of a node that ends for the records that its projections are applying.
@@ -86,7 +88,7 @@ pub struct Supervisor {
     phase: watch::Receiver<Phase>,
     /// For the time of the owner. It never steps.
     clock: Clock,
-    lookout: Lookout,
+    detector: FailureDetector,
     /// The owner that requests are forwarded to.
     routed_to: Option<OwnerRow>,
     own_row: OwnRow,
@@ -137,7 +139,7 @@ impl Supervisor {
         Supervisor {
             membership: Membership::new(database.clone()),
             clock: Clock::start(Time::ZERO),
-            lookout: Lookout::new(node.takeover_after),
+            detector: FailureDetector::new(node.takeover_after),
             node,
             database,
             router,
@@ -217,9 +219,39 @@ impl Supervisor {
         let (mut phase, mut ended) = (self.phase.clone(), self.membership.ended());
         let mut standbys = self.feed.standbys();
         let (mut news, mut hints) = (self.membership.news(), self.router.hints());
-        let mut replaced_by = None;
+        // What came before this node could look at it counts, too.
+        hints.mark_changed();
+        let (mut replaced_by, mut beat_at) = (None, Instant::now() + OWNER_BEAT);
         loop {
             self.router.metrics().set_fed_standbys(*standbys.borrow_and_update());
+            let happened = async {
+                tokio::select! {
+                    _ = phase.changed() => Ok::<(), Error>(()),
+                    _ = standbys.changed() => Ok(()),
+                    Ok(()) = hints.changed() => {
+                        let hint = hints.borrow_and_update().clone();
+                        let newest = replaced_by.unwrap_or(epoch);
+                        if let Some(owner) = self.claimed_owner(newest, &hint)
+                            && !is_confirmed(&handle, MAX_DOUBT).await
+                        {
+                            self.forward_to_successor(hint.epoch, owner);
+                            replaced_by = Some(hint.epoch);
+                        }
+                        Ok(())
+                    }
+                    () = until_beat(beat_at, &mut ended, &mut news) => {
+                        let is_replaced = self.beat(epoch, &handle).await?;
+                        beat_at = Instant::now() + if self.has_lock { OWNER_BEAT } else { LOCK_RETRY };
+                        if (is_replaced || replaced_by.is_some())
+                            && is_confirmed(&handle, LOOK_TIMEOUT).await
+                            && replaced_by.take().is_some()
+                        {
+                            self.router.own(epoch, &handle);
+                        }
+                        Ok(())
+                    }
+                }
+            };
             tokio::select! {
                 failure = running.failed() => {
                     if replaced_by.is_none() {
@@ -228,22 +260,7 @@ impl Supervisor {
                     self.stopped_owning(failure, handle.durable().next()).await?;
                     return Ok(false);
                 }
-                _ = phase.changed() => {}
-                _ = standbys.changed() => {}
-                Ok(()) = hints.changed() => {
-                    let hint = hints.borrow_and_update().clone();
-                    let newest = replaced_by.unwrap_or(epoch);
-                    replaced_by = self.forward_to_successor(newest, hint).or(replaced_by);
-                }
-                is_replaced = self.beat(epoch, &handle, (&mut ended, &mut news)) => {
-                    if is_replaced? || replaced_by.is_some() {
-                        // A read is confirmed first, which shows whether it is true.
-                        let confirmed = timeout(LOOK_TIMEOUT, running.handle.status()).await;
-                        if matches!(confirmed, Ok(Ok(_))) && replaced_by.take().is_some() {
-                            self.router.own(epoch, &handle);
-                        }
-                    }
-                }
+                happened = happened => happened?,
             }
             let is_over = match self.phase() {
                 Phase::Serve | Phase::Replace => false,
@@ -303,17 +320,7 @@ impl Supervisor {
 
     /// Shows that the owner lives, and keeps its lock, which is lost with its session. Says whether another node claims to
     /// be the owner.
-    async fn beat(
-        &mut self,
-        epoch: u64,
-        handle: &Handle,
-        (ended, news): (&mut watch::Receiver<u64>, &mut watch::Receiver<u64>),
-    ) -> Result<bool, Error> {
-        tokio::select! {
-            _ = ended.changed() => {}
-            _ = news.changed() => {}
-            () = sleep(if self.has_lock { OWNER_BEAT } else { LOCK_RETRY }) => {}
-        }
+    async fn beat(&mut self, epoch: u64, handle: &Handle) -> Result<bool, Error> {
         let phase = self.phase();
         self.has_lock = false;
         let beat = async {
@@ -385,6 +392,19 @@ impl Supervisor {
 
 /// Whether the storage takes what an owner that stops has decided last. Until it does, the owner stays: open polls are safe with it.
 async fn can_stop(running: &Running) -> bool {
-    let is_confirmed = matches!(timeout(MAX_CONFIRM, running.handle.status()).await, Ok(Ok(_)));
-    is_confirmed && *running.handle.takes_work().borrow()
+    is_confirmed(&running.handle, MAX_CONFIRM).await && *running.handle.takes_work().borrow()
+}
+
+/// Whether the ledger says within this time that its owner was not replaced: it confirms each read.
+async fn is_confirmed(owner: &Handle, limit: Duration) -> bool {
+    matches!(timeout(limit, owner.status()).await, Ok(Ok(_)))
+}
+
+/// Returns when an owner is to say that it lives: at this time, or when its session has ended or another node has said something.
+async fn until_beat(at: Instant, ended: &mut watch::Receiver<u64>, news: &mut watch::Receiver<u64>) {
+    tokio::select! {
+        _ = ended.changed() => {}
+        _ = news.changed() => {}
+        () = sleep_until(at.into()) => {}
+    }
 }

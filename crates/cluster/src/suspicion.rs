@@ -95,8 +95,13 @@ impl Watch {
         (self.signs, self.unlocked_since) = (None, None);
     }
 
-    /// Whether the owner seems to be gone. `was_told` means that some node has said that something changed.
-    pub(crate) fn judge(&mut self, observed: &Observed, was_told: bool, now: Instant) -> Option<Suspicion> {
+    /// Whether the owner seems to be gone. `was_notified` means that some node has said that something changed.
+    pub(crate) fn judge(
+        &mut self,
+        observed: &Observed,
+        was_notified: bool,
+        now: Instant,
+    ) -> Option<Suspicion> {
         let epoch = observed.owner.as_ref().map_or(0, |owner| owner.epoch);
         let signs = Signs { next: observed.next, beat: observed.beat, epoch };
         let since = match self.signs {
@@ -110,7 +115,7 @@ impl Watch {
             let unlocked_since = *self.unlocked_since.get_or_insert(now);
             return match &observed.owner {
                 None => Some(Suspicion::NoOwner),
-                Some(_) if was_told => Some(Suspicion::Released),
+                Some(_) if was_notified => Some(Suspicion::Released),
                 // The owner of a restarted database goes on with its stream.
                 Some(_) if self.is_alarmed(now) && self.stream_lost.is_some_and(|(of, _)| of == epoch) => {
                     Some(Suspicion::Disconnected)

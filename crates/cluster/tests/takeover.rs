@@ -1,5 +1,7 @@
 //! Nodes of one process on a real PostgreSQL: takeover, handover, and an owner that was replaced.
 
+#[path = "takeover/announced.rs"]
+mod announced;
 #[path = "takeover/drain.rs"]
 mod drain;
 #[path = "takeover/holdings.rs"]

@@ -29,9 +29,9 @@ pub use driver::{
 };
 pub use engine::{Activity, Liveness, Registered, Registration, Registry, WorkerStatus};
 pub use handle::{
-    BoxFuture, Call, CallReply, ConfigurationFollower, Consistency, Handle, Inbound, NodeAddress, Notice,
-    NoticeSource, Notices, OwnerHint, Peer, PeerError, RegistryCall, RegistryReply, Router, RouterOptions,
-    answer_to_repeat,
+    BoxFuture, Call, CallReply, ConfigurationFollower, Consistency, DEFAULT_FAILOVER_WAIT, EARLY_MS, Handle,
+    Inbound, NodeAddress, Notice, NoticeSource, Notices, OwnerHint, Peer, PeerError, RegistryCall,
+    RegistryReply, Router, RouterOptions, answer_to_repeat,
 };
 pub use history::{History, HistoryError, HistoryReader, MAX_HISTORY_RECORDS};
 pub use journal_line::JournalLine;

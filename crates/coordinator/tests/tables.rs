@@ -10,8 +10,11 @@ use authority::event::ReleaseCause;
 use authority::{
     Category, Digest, Position, Properties, ReportDetails, TaskError, TaskId, TaskOptions, TaskState,
 };
-use coordinator::{Handle, Options, Running};
-use ledger::postgres::{self, Cluster, Database, Server, Tables, Verified, WhatDiffers};
+use coordinator::{Handle, Options, Running, Standby};
+use ledger::postgres::{
+    self, Cluster, Database, Feed, FeedOptions, Kept, OffsetRows, PostgresLedger, PostgresReader, Server,
+    Tables, Verified, WhatDiffers,
+};
 use ledger::{ClusterId, Storage};
 use support::{completion, lease, lease_ref, scope, submit};
 use test_servers::postgres::{execute, shared};
@@ -47,6 +50,43 @@ impl Fixture {
     fn start(&self, tables: Tables) -> Running {
         let options = Options { snapshot_after_bytes: 200_000, ..Options::default() };
         coordinator::start(self.open(tables), options).expect("the coordinator starts")
+    }
+
+    /// Takes over as a standby does that has read the ledger and keeps what it has read.
+    async fn take_over(&self) -> Running {
+        let server = self.server.clone();
+        let take_over = move || {
+            let database = Database::connect(server, Fixture::options(Tables::Transaction)).unwrap();
+            let kept = Kept::default();
+            let standby =
+                Standby::open(&PostgresReader::new(database.clone()).keeping(kept.clone())).unwrap();
+            let feed = Feed::new(FeedOptions::default());
+            let mut ledger = PostgresLedger::open_after(database.clone(), &kept, feed).unwrap();
+            ledger.hold(&kept);
+            let storage = Storage { ledger: Box::new(ledger), offsets: Arc::new(OffsetRows::new(database)) };
+            standby.take_over(storage, Options::default()).unwrap()
+        };
+        tokio::task::spawn_blocking(take_over).await.expect("it does not panic")
+    }
+
+    /// The database becomes one whose replica was promoted, without the commits since [`Fixture::copy`].
+    async fn fail_over(&self) {
+        let lose = "BEGIN; DELETE FROM lessor.batch WHERE first > (SELECT first FROM public.last); \
+                    TRUNCATE lessor.jobs, lessor.job_attempts, lessor.table_state; \
+                    INSERT INTO lessor.jobs SELECT * FROM public.jobs; \
+                    INSERT INTO lessor.job_attempts SELECT * FROM public.attempts; \
+                    INSERT INTO lessor.table_state SELECT * FROM public.state; COMMIT; \
+                    SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+                    WHERE datname = current_database() AND pid <> pg_backend_pid()";
+        self.execute(lose).await;
+    }
+
+    async fn copy(&self) {
+        let copy = "CREATE TABLE public.jobs AS TABLE lessor.jobs; \
+                    CREATE TABLE public.attempts AS TABLE lessor.job_attempts; \
+                    CREATE TABLE public.state AS TABLE lessor.table_state; \
+                    CREATE TABLE public.last AS SELECT max(first) AS first FROM lessor.batch";
+        self.execute(copy).await;
     }
 
     /// Statements of the test itself.
@@ -236,23 +276,34 @@ async fn c9_the_tables_of_batches_that_a_failover_has_undone_are_written_again()
     let fixture = Fixture::create().await;
     let running = fixture.start(Tables::Transaction);
     load(&running.handle, 4, 30, 1).await;
-    let copy = "CREATE TABLE public.jobs AS TABLE lessor.jobs; CREATE TABLE public.attempts AS TABLE lessor.job_attempts; \
-                CREATE TABLE public.last AS SELECT max(first) AS first FROM lessor.batch";
-    fixture.execute(copy).await;
+    fixture.copy().await;
     load(&running.handle, 4, 30, 10_000).await;
-    // As a replica is that lacks the last commits.
-    let lose = "BEGIN; DELETE FROM lessor.batch WHERE first > (SELECT first FROM public.last); \
-                TRUNCATE lessor.jobs, lessor.job_attempts; \
-                INSERT INTO lessor.jobs SELECT * FROM public.jobs; \
-                INSERT INTO lessor.job_attempts SELECT * FROM public.attempts; COMMIT; \
-                SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
-                WHERE datname = current_database() AND pid <> pg_backend_pid()";
-    fixture.execute(lose).await;
+    fixture.fail_over().await;
     running.handle.submit(task(99_999, "q")).await.unwrap();
     assert_eq!(fixture.assert_exact().await.jobs, 241);
     running.stop().await.unwrap();
     let running = fixture.start(Tables::Transaction);
     fixture.assert_exact().await;
+    running.stop().await.unwrap();
+}
+
+/// A standby knows the batches of the owner before it, but not what they write into the tables.
+#[tokio::test(flavor = "multi_thread")]
+async fn c9_the_tables_get_what_a_failover_has_undone_of_the_owner_before() {
+    let fixture = Fixture::create().await;
+    let running = fixture.start(Tables::Transaction);
+    load(&running.handle, 4, 15, 1).await;
+    fixture.copy().await;
+    load(&running.handle, 4, 15, 10_000).await;
+    running.stop().await.unwrap();
+
+    let running = fixture.take_over().await;
+    load(&running.handle, 4, 15, 20_000).await;
+    fixture.assert_exact().await;
+    fixture.fail_over().await;
+    running.handle.submit(task(99_998, "q")).await.unwrap();
+    running.handle.submit(task(99_999, "q")).await.unwrap();
+    assert_eq!(fixture.assert_exact().await.jobs, 182);
     running.stop().await.unwrap();
 }
 

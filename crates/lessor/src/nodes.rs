@@ -11,7 +11,7 @@ use crate::config::{Config, LedgerBackend};
 use crate::ledger_backend::DatabaseNode;
 
 /// A node that was not seen for so long is not waited for when another node takes over.
-const SILENT_AFTER_MS: u64 = 6_000;
+const SILENT_AFTER_MS: u64 = cluster::ALIVE.as_millis() as u64;
 
 #[derive(clap::Args)]
 #[command(after_help = "\

@@ -130,7 +130,7 @@ impl Peer for RemotePeer {
         })
     }
 
-    fn tell_owner(&self, owner: OwnerHint) -> BoxFuture<'_, ()> {
+    fn announce_owner(&self, owner: OwnerHint) -> BoxFuture<'_, ()> {
         Box::pin(async move {
             let mut links = self.shared.links.subscribe();
             loop {

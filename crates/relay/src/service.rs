@@ -202,7 +202,7 @@ impl Service {
                     Ok(Upward::Received { next }) => sending.received(next),
                     Ok(Upward::Untail {}) => sending.end(),
                     Ok(Upward::Followed { change }) => follower.followed(change),
-                    Ok(Upward::Owns { owner }) => self.inbound.told_of_owner(owner),
+                    Ok(Upward::Owns { owner }) => self.inbound.owner_announced(owner),
                     Ok(Upward::Hello { .. } | Upward::Tail { .. }) => {}
                     Err(error) => {
                         // A newer node may say things that this one does not know.

@@ -117,7 +117,7 @@ impl Cluster {
             Event::Promote => self.promote(&mut happened).await,
             Event::PromoteUnreplicated => {
                 self.databases.stop_replica();
-                self.cancel_waits().await;
+                ensure!(self.cancel_waits().await > 0, "nobody waited for the replica");
                 self.promote(&mut happened).await
             }
             Event::CancelWaits => {

@@ -79,7 +79,7 @@ struct Ended {
 /// Runs the events of the plan's form, and checks everything. Returns what was reached, for people.
 pub(crate) async fn run(plan: &Plan) -> Result<String> {
     let mut cluster = Cluster::start(plan).await?;
-    let budget = plan.pick(150, 20_000);
+    let budget = plan.pick(600, 20_000);
     let actors = Actors::start_workers(&cluster.world, budget, WORKERS.into_iter());
     let mut happened = Vec::new();
     let events: Vec<Event> = match plan.form {

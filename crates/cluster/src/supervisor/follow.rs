@@ -3,15 +3,15 @@
 use std::time::Instant;
 
 use authority::Position;
-use coordinator::{NodeAddress, Standby};
+use coordinator::{NodeAddress, OwnerHint, Standby};
 use ledger::postgres::{self, Observed, OwnerRow, PostgresReader, Stream};
 use ledger::{ErrorKind, RecoveryError};
 use tokio::task::spawn_blocking;
 use tokio::time::{sleep_until, timeout};
 
 use super::{Error, Followed, LOOK_TIMEOUT, Phase, Supervisor};
+use crate::failure_detector::{FailureDetector, ToRead};
 use crate::fork::Fork;
-use crate::lookout::{Lookout, ToRead};
 use crate::own_row::{Failed, Name};
 use crate::suspicion::Suspicion;
 use crate::tail::Tail;
@@ -22,12 +22,13 @@ const MAX_HOT_LAG: u64 = 10_000;
 impl Supervisor {
     /// Follows the owner, and takes over when it is gone.
     pub(super) async fn follow(&mut self) -> Result<Followed, Error> {
-        self.lookout.restart();
+        self.detector.restart();
         let mut standby = None;
         let (mut news, mut phase) = (self.membership.news(), self.phase.clone());
         let mut stream = self.kept.stream();
         let mut seen = *stream.borrow_and_update();
-        let (mut was_told, mut reported) = (false, String::new());
+        let (mut was_notified, mut reported) = (false, String::new());
+        let mut hints = self.router.hints();
         while self.phase() != Phase::End {
             let mut is_locked = false;
             if self.phase() >= Phase::Drain && self.tail.take().is_some() {
@@ -45,7 +46,7 @@ impl Supervisor {
                         let newest = standby
                             .as_ref()
                             .and_then(|standby| Some((standby.owner()?.epoch, standby.time())));
-                        let suspicion = self.lookout.looked(&observed, newest, was_told, self.now());
+                        let suspicion = self.detector.looked(&observed, newest, was_notified, self.now());
                         if let Some(why) = suspicion
                             && self.goes_first(&observed, why).await
                         {
@@ -54,14 +55,16 @@ impl Supervisor {
                                 return Ok(Followed::Owns(running));
                             }
                             standby = back;
-                            self.lookout.restart();
+                            self.detector.restart();
                         } else {
                             is_locked = observed.is_locked;
                         }
                     }
                 }
                 Err(error) => {
-                    self.lookout.restart();
+                    self.detector.restart();
+                    let hint = hints.borrow_and_update().clone();
+                    self.route_by(&hint);
                     if reported != error {
                         tracing::warn!(%error, "the database cannot be used; the node looks again and again");
                         reported = error;
@@ -69,14 +72,14 @@ impl Supervisor {
                 }
             }
             let is_fed = self.kept.stream().borrow().fed_by.is_some();
-            let pause = self.lookout.pause(is_fed, is_locked, Instant::now());
+            let pause = self.detector.pause(is_fed, is_locked, Instant::now());
             let until = tokio::time::Instant::now() + pause;
-            was_told = loop {
+            was_notified = loop {
                 // What has changed during the look counts as well.
                 let now = *stream.borrow_and_update();
                 let before = std::mem::replace(&mut seen, now);
                 standby = self.apply(standby, now).await?;
-                if self.lookout.stream_changed(&before, &now, self.now()) {
+                if self.detector.stream_changed(&before, &now, self.now()) {
                     break false;
                 }
                 tokio::select! {
@@ -84,6 +87,10 @@ impl Supervisor {
                     _ = phase.changed() => break false,
                     () = sleep_until(until) => break false,
                     _ = stream.changed() => {}
+                    Ok(()) = hints.changed(), if !reported.is_empty() => {
+                        let hint = hints.borrow_and_update().clone();
+                        self.route_by(&hint);
+                    }
                 }
             };
         }
@@ -122,7 +129,7 @@ impl Supervisor {
                 let epoch = observed.owner.as_ref().map_or(0, |owner| owner.epoch);
                 let why = if self.is_gone(observed) { Suspicion::NoOwner } else { why };
                 let stream = *self.kept.stream().borrow();
-                self.lookout.goes_first((why, epoch), &stream, (holding, &rivals), Instant::now())
+                self.detector.goes_first((why, epoch), &stream, (holding, &rivals), Instant::now())
             }
             Ok(Err(_)) => false,
             Err(_) => {
@@ -192,7 +199,7 @@ impl Supervisor {
         }
     }
 
-    fn is_this(&self, owner: &OwnerRow) -> bool {
+    pub(super) fn is_this(&self, owner: &OwnerRow) -> bool {
         owner.node == self.node.name && owner.address == self.node.address
     }
 
@@ -206,9 +213,24 @@ impl Supervisor {
         let is_undone = |later: &OwnerRow| {
             later.epoch > owner.epoch && self.kept.stream().borrow().fed_by == Some(later.epoch)
         };
-        if self.routed_to.as_ref().is_some_and(is_undone) {
-            return;
+        if !self.routed_to.as_ref().is_some_and(is_undone) {
+            self.route_to(owner.clone());
         }
+    }
+
+    /// Sends requests to the owner that another node has named, while the database cannot be asked.
+    fn route_by(&mut self, hint: &OwnerHint) {
+        let known = self.routed_to.as_ref().map_or(0, |owner| owner.epoch);
+        if let Some(NodeAddress { node, address }) = self.claimed_owner(known, hint) {
+            self.route_to(OwnerRow {
+                node: node.to_string(),
+                address: address.to_string(),
+                epoch: hint.epoch,
+            });
+        }
+    }
+
+    fn route_to(&mut self, owner: OwnerRow) {
         let address =
             NodeAddress { node: owner.node.as_str().into(), address: owner.address.as_str().into() };
         tracing::info!(owner = owner.node, epoch = owner.epoch, "another node owns the ledger");
@@ -219,7 +241,7 @@ impl Supervisor {
         self.kept.stream_ended(false);
         self.tail = follows.then(|| Tail::follow(peer.clone(), owner.epoch, self.kept.clone()));
         self.router.forward(owner.epoch, address, peer);
-        self.routed_to = Some(owner.clone());
+        self.routed_to = Some(owner);
     }
 
     /// The standby with everything that was observed. A new one when there is none, or when its history was trimmed.
@@ -230,7 +252,7 @@ impl Supervisor {
     ) -> Result<Option<Standby>, Error> {
         let held = self.kept.end().map(|end| end.next);
         let is_fed = self.kept.stream().borrow().fed_by.is_some();
-        let to_read = Lookout::to_read(standby.as_ref(), observed, held, is_fed);
+        let to_read = FailureDetector::to_read(standby.as_ref(), observed, held, is_fed);
         if to_read == ToRead::Comparison {
             return Ok(self.check_loss().await.then_some(standby).flatten());
         }

@@ -1,5 +1,5 @@
-//! An owner that cannot use the database does not see there that it was replaced. The new owner tells it, so that its clients need
-//! not wait until it can.
+//! An owner that cannot use the database does not see there that it was replaced. The new owner announces itself to it, so that its
+//! clients need not wait until it can.
 
 use std::time::Duration;
 
@@ -9,12 +9,12 @@ use tokio::time::timeout;
 
 use super::Supervisor;
 
-/// For how long the owner before is told, which may be dead.
-const MAX_TELLING: Duration = Duration::from_secs(60);
+/// For how long a new owner announces itself to the one before, which may be dead.
+const MAX_ANNOUNCING: Duration = Duration::from_secs(60);
 
 impl Supervisor {
-    /// Tells the owner before this one, if it lives, that this node has replaced it.
-    pub(super) fn tell_previous_owner(&mut self, previous: &OwnerRow, epoch: u64) {
+    /// Announces to the owner before this one, if it lives, that this node has replaced it.
+    pub(super) fn announce_to_previous_owner(&mut self, previous: &OwnerRow, epoch: u64) {
         let own =
             NodeAddress { node: self.node.name.as_str().into(), address: self.node.address.as_str().into() };
         let peer = (self.connect)(&NodeAddress {
@@ -22,22 +22,27 @@ impl Supervisor {
             address: previous.address.as_str().into(),
         });
         tokio::spawn(async move {
-            let told = peer.tell_owner(OwnerHint { epoch, owner: Some(own) });
-            let _ = timeout(MAX_TELLING, told).await;
+            let announced = peer.announce_owner(OwnerHint { epoch, owner: Some(own) });
+            let _ = timeout(MAX_ANNOUNCING, announced).await;
         });
     }
 
-    /// Forwards requests to the node that says that it has replaced this owner. What this owner has begun is refused by the ledger, or
-    /// stays its own: only the ledger decides which of them owns it. Returns the epoch of the other one.
-    pub(super) fn forward_to_successor(&mut self, epoch: u64, hint: OwnerHint) -> Option<u64> {
-        let owner = hint.owner.filter(|_| hint.epoch > epoch)?;
+    /// Who says to have taken over from the owner of this epoch. Only the ledger decides whether that is true.
+    pub(super) fn claimed_owner(&self, epoch: u64, hint: &OwnerHint) -> Option<NodeAddress> {
+        let is_this =
+            |owner: &NodeAddress| *owner.node == *self.node.name && *owner.address == *self.node.address;
+        hint.owner.clone().filter(|owner| hint.epoch > epoch && !is_this(owner))
+    }
+
+    /// Forwards requests to the node that says that it has replaced this owner, which cannot ask the ledger. What this owner has begun
+    /// is refused by the ledger, or stays its own.
+    pub(super) fn forward_to_successor(&mut self, epoch: u64, owner: NodeAddress) {
         tracing::warn!(
             owner = &*owner.node,
-            epoch = hint.epoch,
+            epoch,
             "another node says that it has taken over; requests are forwarded to it"
         );
         let peer = (self.connect)(&owner);
-        self.router.forward(hint.epoch, owner, peer);
-        Some(hint.epoch)
+        self.router.forward(epoch, owner, peer);
     }
 }

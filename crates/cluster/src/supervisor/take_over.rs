@@ -45,7 +45,7 @@ impl Supervisor {
         options.lacks_standby = self.feed.lacks_standby();
         let database = self.database.clone();
         let (kept, feed) = (self.kept.clone(), self.feed.clone());
-        let (time, clock) = (self.lookout.time(), self.clock.clone());
+        let (time, clock) = (self.detector.time(), self.clock.clone());
         self.router.set_replica(None);
         let mut started =
             spawn_blocking(move || start(standby, database, &kept, feed, (time, clock), options));
@@ -69,12 +69,12 @@ impl Supervisor {
         self.feed.begin_to_serve();
         self.router.own(epoch, &running.handle);
         (self.routed_to, self.tail, self.has_owned) = (None, None, true);
-        self.lookout.owns();
+        self.detector.owns();
         self.kept.clear();
         (self.shown_as_fed, self.own_row.is_hot, self.server_is_recorded) = (None, false, false);
         let may_live = !matches!(why, Suspicion::Released | Suspicion::NoOwner);
-        if let Some(previous) = observed.owner.as_ref().filter(|_| may_live) {
-            self.tell_previous_owner(previous, epoch);
+        if let Some(previous) = observed.owner.as_ref().filter(|owner| may_live && !self.is_this(owner)) {
+            self.announce_to_previous_owner(previous, epoch);
         }
         tracing::info!(epoch, took_ms = began.elapsed().as_millis() as u64, "this node owns the ledger");
         let announced = async {

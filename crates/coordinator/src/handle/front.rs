@@ -22,7 +22,7 @@ use crate::replica::Replica;
 use crate::request::{Read, Reply, Request, Unavailable};
 
 /// How long a request without an owner is held before it is refused.
-pub(super) const DEFAULT_FAILOVER_WAIT: Duration = Duration::from_secs(10);
+pub const DEFAULT_FAILOVER_WAIT: Duration = Duration::from_secs(10);
 /// How long an answer may take, beyond what the call itself waits for, before the call is sent once more, and before its
 /// caller is told that nobody knows what became of it: the owner waits for the database.
 const MAX_ANSWER_WAIT: Duration = Duration::from_secs(15);
@@ -33,7 +33,7 @@ const MAX_FORWARDS: u32 = 32;
 /// Most calls that are held at one time.
 const MAX_HELD_CALLS: usize = 65_536;
 /// An empty answer to a poll that comes earlier than this before the poll's end was sent by an owner that stopped.
-const EARLY_MS: u64 = 100;
+pub const EARLY_MS: u64 = 100;
 
 pub(super) struct Front {
     pub routes: watch::Receiver<Route>,

@@ -14,6 +14,7 @@ mod route;
 
 pub use call::{Call, CallReply, RegistryCall, RegistryReply};
 pub use configuration::ConfigurationFollower;
+pub use front::{DEFAULT_FAILOVER_WAIT, EARLY_MS};
 pub(crate) use local::{Envelope, INBOX_KIB, Local, WAITING_KIB};
 pub use peer::{BoxFuture, NodeAddress, Notice, NoticeSource, Notices, OwnerHint, Peer, PeerError};
 pub use repeat::answer_to_repeat;

@@ -32,7 +32,7 @@ pub trait Peer: Send + Sync {
 
     /// Tells the node who owns the ledger, over each connection anew: it may not see it in the database. Ends with the process
     /// alone.
-    fn tell_owner(&self, _owner: OwnerHint) -> BoxFuture<'_, ()> {
+    fn announce_owner(&self, _owner: OwnerHint) -> BoxFuture<'_, ()> {
         Box::pin(std::future::pending())
     }
 

@@ -152,7 +152,7 @@ impl Inbound {
     }
 
     /// Another node has said who owns the ledger.
-    pub fn told_of_owner(&self, owner: OwnerHint) {
+    pub fn owner_announced(&self, owner: OwnerHint) {
         self.front.take_hint(owner);
     }
 

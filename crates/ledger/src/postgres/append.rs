@@ -19,6 +19,8 @@ pub(super) struct Writer<T: BatchTable> {
     table: T,
     open: Option<T::Session>,
     pub(super) recent: Recent,
+    /// A batch was appended again without its rows in the tables, which this node does not know. Later rows may rest on them.
+    pub(super) lacks_rows: bool,
 }
 
 /// What the database says about an append.
@@ -51,7 +53,7 @@ impl From<Stop> for Error {
 
 impl<T: BatchTable> Writer<T> {
     pub(super) fn new(table: T, last: Place) -> Writer<T> {
-        Writer { table, open: None, recent: Recent::new(last) }
+        Writer { table, open: None, recent: Recent::new(last), lacks_rows: false }
     }
 
     pub(super) fn table(&self) -> &T {
@@ -132,7 +134,8 @@ impl<T: BatchTable> Writer<T> {
     /// Inserts a row. One that came with a warning counts only after a barrier.
     async fn insert(&self, before: Place, row: &BatchRow) -> Result<Inserted, Error> {
         let open = self.open.as_ref().ok_or(Error::Closed)?;
-        let inserted = self.table.insert(open, before, row).await?;
+        let without_tables = if self.lacks_rows { row.without_tables() } else { None };
+        let inserted = self.table.insert(open, before, without_tables.as_ref().unwrap_or(row)).await?;
         if let Inserted::Stored { is_warned } = inserted
             && rules::needs_barrier(is_warned)
         {
@@ -148,8 +151,9 @@ impl<T: BatchTable> Writer<T> {
     }
 
     /// Inserts batches that were lost, in order, until somebody else is faster.
-    async fn insert_again(&self, lost: &[(Place, BatchRow)]) -> Result<(), Error> {
+    async fn insert_again(&mut self, lost: &[(Place, BatchRow)]) -> Result<(), Error> {
         for (before, row) in lost {
+            self.lacks_rows |= row.rows.is_none();
             if !matches!(self.insert(*before, row).await?, Inserted::Stored { .. }) {
                 break;
             }
@@ -185,7 +189,8 @@ impl<T: BatchTable> Writer<T> {
                     up_to = last.next.0 - 1,
                     "PostgreSQL has lost batches that it had acknowledged; they are appended again"
                 );
-                self.insert_again(&self.recent.after(after)).await?;
+                let lost = self.recent.after(after);
+                self.insert_again(&lost).await?;
                 Ok(false)
             }
             Compared::Forked { at } => Err(self.forked(at)),

@@ -61,6 +61,16 @@ impl<T: BatchTable> Appender<T> {
         }
     }
 
+    /// Whether batches were appended again without their rows in the tables. Nothing writes the tables until the caller says that it
+    /// adds these.
+    pub fn lacks_rows(&self) -> bool {
+        self.writer.lacks_rows
+    }
+
+    pub fn adds_rows(&mut self) {
+        self.writer.lacks_rows = false;
+    }
+
     /// Sends a batch to the standbys, which hold it until they know that it is durable.
     pub fn prepare(&mut self, batch: &Batch) -> Result<Prepared, AppendError> {
         let last = self.last();

@@ -100,6 +100,12 @@ impl BatchRow {
         BatchRow { rows: None, ..self.clone() }
     }
 
+    /// The same row where it writes the tables, without that.
+    pub(super) fn without_tables(&self) -> Option<BatchRow> {
+        let rows = self.rows.as_ref()?.without_tables()?;
+        Some(BatchRow { rows: Some(Arc::new(rows)), ..self.clone() })
+    }
+
     /// How much memory it takes to append the batch again.
     pub(super) fn bytes(&self) -> usize {
         self.body.len() + self.rows.as_ref().map_or(0, |rows| rows.bytes())

@@ -257,10 +257,11 @@ pub struct Receipts {
 }
 
 impl Receipts {
-    /// The standby holds every batch before `next`.
+    /// The standby holds every batch before `next`. It cannot hold more than was sent.
     pub fn received(&self, next: Position) {
         self.feed.change(|state| {
-            if let Some(subscriber) = state.subscribers.get_mut(&self.id) {
+            let is_sent = next <= state.ring.as_ref().map_or(Position::ZERO, |ring| ring.last().next);
+            if let Some(subscriber) = state.subscribers.get_mut(&self.id).filter(|_| is_sent) {
                 subscriber.received = subscriber.received.max(next);
             }
         });

@@ -84,6 +84,22 @@ impl PostgresLedger {
         self.appender.last()
     }
 
+    /// Where the tables end, and what they lack after that. None when that cannot be known.
+    fn missing_up_to(&self, to: Position) -> Result<(Position, Option<Changes>), LedgerError> {
+        let from = tables_position(&self.database)?;
+        let missing = missing_changes(&self.reader, from, to).unwrap_or_else(|error| {
+            tracing::error!(%error, "what the tables lack cannot be read");
+            None
+        });
+        if missing.is_none() {
+            tracing::warn!(
+                position = from.0,
+                "the tables lack too many records, or some that the ledger has trimmed; run `lessor tables rebuild`"
+            );
+        }
+        Ok((from, missing))
+    }
+
     /// What a batch writes beside the ledger.
     fn rows(&self, changes: &Changes) -> TableRows {
         let context = self.database.table_context();
@@ -129,6 +145,13 @@ impl Ledger for PostgresLedger {
         if batch.is_empty() && batch.first() == self.next() {
             return self.confirm();
         }
+        if self.appender.lacks_rows()
+            && self.database.options().tables == Tables::Transaction
+            && let Ok((_, missing)) = self.missing_up_to(Position(self.next().0 - 1))
+        {
+            self.missing = missing;
+            self.appender.adds_rows();
+        }
         let mut prepared = self.appender.prepare(batch)?;
         prepared.row.rows = batch.changes().map(|changes| Arc::new(self.rows(changes)));
         let append = self.appender.append(prepared);
@@ -168,26 +191,15 @@ impl Ledger for PostgresLedger {
         if tables == Tables::Off {
             return Ok(());
         }
-        let (from, to) = (tables_position(&self.database)?, state.position());
-        let missing = match missing_changes(&self.reader, from, to) {
-            Ok(missing) => missing,
-            Err(error) => {
-                tracing::error!(%error, "what the tables lack cannot be read");
-                None
-            }
-        };
-        if missing.is_none() {
-            tracing::warn!(
-                position = from.0,
-                "the tables lack too many records, or some that the ledger has trimmed; run `lessor tables rebuild`"
-            );
-        }
+        let to = state.position();
+        let (from, missing) = self.missing_up_to(to)?;
         if tables == Tables::Following {
             let from = if missing.is_some() { from } else { to };
             let missing = (missing.unwrap_or_default(), to);
             self.follower = Some(Follower::spawn(self.database.clone(), from, missing)?);
         } else {
             self.missing = missing;
+            self.appender.adds_rows();
         }
         Ok(())
     }

@@ -17,6 +17,7 @@ const FINISH: &str = "INSERT INTO lessor.snapshot (shard, id, begin_, end_, bloc
     AND ($7::int8 IS NULL OR EXISTS (SELECT 1 FROM lessor.batch WHERE shard = $1 AND first = $7 AND link = $8))";
 const UNFINISHED: &str =
     "PostgreSQL lacks blocks of the snapshot, or batches that it sums up: the database was failed over";
+const UNOWNED: &str = "this node does not own the ledger any more";
 
 pub(super) fn list(database: &Database) -> Result<Vec<SnapshotInfo>, Error> {
     let shard = database.shard();
@@ -40,6 +41,8 @@ pub(super) struct Sink {
     blocks: i32,
     bytes: i64,
     is_finished: bool,
+    /// Whether a writer of this process appends meanwhile.
+    has_writer: bool,
 }
 
 impl Sink {
@@ -47,7 +50,16 @@ impl Sink {
         let id = database.run(|session| async move {
             Ok(session.client.query_one("SELECT gen_random_uuid()::text", &[]).await?.get::<_, String>(0))
         })?;
-        Ok(Sink { database: database.clone(), id, begin, blocks: 0, bytes: 0, is_finished: false })
+        let has_writer = database.last_durable().is_some();
+        Ok(Sink {
+            database: database.clone(),
+            id,
+            begin,
+            blocks: 0,
+            bytes: 0,
+            is_finished: false,
+            has_writer,
+        })
     }
 }
 
@@ -77,6 +89,9 @@ impl SnapshotSink for Sink {
         let (blocks, bytes) = (self.blocks, self.bytes);
         // Known to be durable, and not before the end of the snapshot.
         let last = self.database.last_durable();
+        if self.has_writer && last.is_none() {
+            return Err(LedgerError::from(Error::Refused(UNOWNED.to_owned())).into());
+        }
         self.database
             .run(move |session| async move {
                 let (begin, end) = (begin.0 as i64, end.0 as i64);

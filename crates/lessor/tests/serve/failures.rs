@@ -7,6 +7,7 @@ mod clocks;
 mod refused_writes;
 
 use std::net::Ipv4Addr;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -41,9 +42,11 @@ takeover_after_ms = {NEVER_MS}
     ))
 }
 
-/// Submits until the task is accepted: without an owner a node refuses after a while.
+/// Submits one task until it is accepted: without an owner a node refuses after a while, and may not know whether it was.
 fn submit(server: &Server) {
-    let body = json!({"queue": "q", "payload": {}});
+    static SUBMITTED: AtomicU64 = AtomicU64::new(0);
+    let key = SUBMITTED.fetch_add(1, Ordering::Relaxed).to_string();
+    let body = json!({"queue": "q", "payload": {}, "dedupKey": key});
     while !server.try_post("/v1/tasks", &body).contains(" 201 ") {}
 }
 
@@ -58,13 +61,15 @@ fn waiting(server: &Server) -> Value {
 
 #[test]
 fn c4_an_owner_without_its_peers_stays_and_an_owner_without_the_database_is_replaced() {
-    let network = Network::new(&["a", "b", "db"]);
-    let database = Postgres::start_on(network.host(2), &["fsync=off"]);
+    let network = Network::new(&["a", "b", "c", "db"]);
+    let database_host = network.host(3);
+    let database = Postgres::start_on(database_host, &["fsync=off"]);
     let url = database.create_database();
-    let nodes = [("a", 0), ("b", 1)].map(|(name, at)| node_at(name, network.host(at).address(), &url));
+    let names = [("a", 0), ("b", 1), ("c", 2)];
+    let nodes = names.map(|(name, at)| node_at(name, network.host(at).address(), &url));
     let mut servers: Vec<(&str, usize, Server)> = initialized(Vec::from(nodes))
         .into_iter()
-        .zip([("a", 0), ("b", 1)])
+        .zip(names)
         .map(|(dir, (name, at))| {
             let command = network.host(at).on(&serve(dir.path(), &["--insecure"]));
             (name, at, Server::start_by(command, dir))
@@ -73,12 +78,14 @@ fn c4_an_owner_without_its_peers_stays_and_an_owner_without_the_database_is_repl
     servers.iter().for_each(|(_, _, server)| submit(server));
     let (name, epoch) = owner(&url);
     servers.sort_by_key(|(node, ..)| *node != name);
-    let [(_, owner_at, old), (_, other_at, other)] = &servers[..] else { unreachable!() };
-    let (owner_host, other_host) = (network.host(*owner_at), network.host(*other_at));
+    let [(_, owner_at, old), (_, other_at, other), (_, edge_at, edge)] = &servers[..] else { unreachable!() };
+    let [owner_host, other_host, edge_host] = [owner_at, other_at, edge_at].map(|at| network.host(*at));
 
-    // From its peers only: the standby follows through the database, and nobody takes over.
-    owner_host.cut(other_host);
-    other.until_logged("the connection to another node was lost");
+    // From its peers only: the standbys follow through the database, and nobody takes over.
+    [other_host, edge_host].into_iter().for_each(|peer| owner_host.cut(peer));
+    [other, edge]
+        .into_iter()
+        .for_each(|standby| standby.until_logged("the connection to another node was lost"));
     for _ in 0..3 {
         submit(old);
         let beat = format!("SELECT beat FROM lessor.node WHERE node = '{name}'");
@@ -86,21 +93,24 @@ fn c4_an_owner_without_its_peers_stays_and_an_owner_without_the_database_is_repl
         while execute(&url, &beat) == before {}
     }
     assert_eq!(owner(&url), (name.clone(), epoch));
-    owner_host.heal(other_host);
-    submit(other);
+    [other_host, edge_host].into_iter().for_each(|peer| owner_host.heal(peer));
+    [other, edge].into_iter().for_each(submit);
 
-    // From the database only: its session ends, another node takes over and tells the old owner, which forwards.
-    owner_host.cut(network.host(2));
+    // From the database only, and another node as well: a third one takes over and announces itself to the old owner, which forwards,
+    // and tells the other one.
+    [owner_host, edge_host].into_iter().for_each(|host| host.cut(database_host));
     submit(other);
     old.until_logged("another node says that it has taken over");
     submit(old);
-    assert_eq!(waiting(old), json!(8), "it reads through the new owner, too");
+    submit(edge);
+    assert_eq!(waiting(old), json!(11), "it reads through the new owner, too");
+    assert_eq!(waiting(edge), json!(11));
     // The new owner serves before it has announced itself.
     while owner(&url).0 == name {}
-    owner_host.heal(network.host(2));
+    [owner_host, edge_host].into_iter().for_each(|host| host.heal(database_host));
     submit(old);
     assert_eq!(waiting(old), waiting(other), "the old owner answers nothing of its own");
-    assert_eq!(waiting(other), json!(9));
+    assert_eq!(waiting(other), json!(12));
 }
 
 /// C22 and C8 share their two servers.

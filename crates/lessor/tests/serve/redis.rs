@@ -1,5 +1,5 @@
-//! Tests that the streams in Redis follow the owner of a cluster: each new owner continues them, and corrects what one that was
-//! replaced has still changed. What Redis itself does to them is tested in `up/redis_streams`.
+//! Tests that the streams in Redis follow the owner of a cluster: each new owner continues them, and one that was replaced changes
+//! nothing any more. What Redis itself does to them is tested in `up/redis_streams`.
 
 #[path = "../up/redis_streams/load.rs"]
 mod load;

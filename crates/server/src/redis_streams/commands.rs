@@ -14,8 +14,8 @@ pub(super) const LOST: i64 = -1;
 /// Marks a stream as that of the caller, unless an owner with a higher epoch has: that one has replaced the caller.
 /// KEYS: marker. ARGV: new marker, epoch.
 const TAKE: &str = r"
-local found = redis.call('GET', KEYS[1])
-local epoch = found and string.match(found, '^e(%d+):')
+local found = redis.pcall('GET', KEYS[1])
+local epoch = type(found) == 'string' and string.match(found, '^e(%d+):')
 if epoch and tonumber(epoch) > tonumber(ARGV[2]) then return -1 end
 redis.call('SET', KEYS[1], ARGV[1])
 return 0

@@ -23,7 +23,8 @@ impl ClusterBug {
 
     /// Parts of the error messages that the auditor may give for a history with this bug.
     pub fn expected_errors(self) -> &'static [&'static str] {
-        const UNDURABLE: &[&str] = &["no durable record", "not durable", "was never recorded"];
+        const UNDURABLE: &[&str] =
+            &["no durable record", "speaks of records that are not durable", "was never recorded"];
         const STALE: &[&str] = &["had taken over before it was asked"];
         match self {
             ClusterBug::KeyWithoutLink => &["it does not follow the end of the history"],

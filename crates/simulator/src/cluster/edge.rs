@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use authority::{Digest, Time};
-use coordinator::{Reply, Request, Unavailable, answer_to_repeat};
+use coordinator::{DEFAULT_FAILOVER_WAIT, EARLY_MS, Reply, Request, Unavailable, answer_to_repeat};
 
 use super::message::{Attempt, Message};
 use super::world::ClusterWorld;
@@ -12,10 +12,8 @@ use crate::env::{SimEvent, Ticket};
 use auditor::Covered;
 use auditor::history::Entry;
 
-/// As in production: how long a call is held without an answer.
-const FAILOVER_WAIT_MS: u64 = 10_000;
-/// As in production: an empty answer to a poll that comes earlier than this before its end was sent by an owner that stopped.
-const EARLY_MS: u64 = 100;
+/// How long a call is held without an answer.
+const FAILOVER_WAIT_MS: u64 = DEFAULT_FAILOVER_WAIT.as_millis() as u64;
 
 #[derive(Default)]
 pub(crate) struct Edge {

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use authority::{Position, Time};
-use cluster::Suspicion;
+use cluster::{ALIVE, BEAT, OWNER_BEAT, Suspicion};
 use ledger::postgres::{Holding, Observed, Rival};
 
 use super::database::Content;
@@ -14,11 +14,11 @@ use crate::env::SimEvent;
 use auditor::Covered;
 use auditor::history::Entry;
 
-/// As in production: how often a standby and an owner say that they live.
-pub(super) const ROW_MS: u64 = 2_000;
-pub(super) const OWNER_BEAT_MS: u64 = 500;
-/// As in production: a node that was seen within this time can take over.
-pub(super) const ALIVE_MS: u64 = 6_000;
+/// How often a standby and an owner say that they live.
+pub(super) const ROW_MS: u64 = BEAT.as_millis() as u64;
+pub(super) const OWNER_BEAT_MS: u64 = OWNER_BEAT.as_millis() as u64;
+/// A node that was seen within this time can take over.
+pub(super) const ALIVE_MS: u64 = ALIVE.as_millis() as u64;
 /// How many states of the rows a failover can go back to.
 const MAX_STATES: usize = 32;
 
@@ -168,7 +168,7 @@ impl ClusterWorld<'_> {
         let is_earlier = !node.has_owned && owner.is_some_and(|owner| owner.node == id);
         let why = if is_earlier { Suspicion::NoOwner } else { why };
         let stream = node.stream();
-        let goes_first = node.lookout.goes_first((why, epoch), &stream, (holding, &rivals), now);
+        let goes_first = node.detector.goes_first((why, epoch), &stream, (holding, &rivals), now);
         self.env.coverage.bump(Covered::Compared);
         self.env.note(&[163, id as u64, u64::from(goes_first)], || {
             let verb = if goes_first { "goes first" } else { "waits" };

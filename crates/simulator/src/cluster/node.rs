@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use authority::Time;
-use cluster::Lookout;
+use cluster::FailureDetector;
 use coordinator::Standby;
 use ledger::postgres::{Feed, FeedOptions, Kept, Stream};
 
@@ -34,8 +34,8 @@ pub(crate) struct Node {
     pub decided_at: u64,
     pub kept: Kept,
     pub feed: Feed,
-    pub lookout: Lookout,
-    /// What the lookout knows of the stream.
+    pub detector: FailureDetector,
+    /// What the detector knows of the stream.
     pub stream_seen: Stream,
     pub standby: Option<Standby>,
     pub taking_over: Option<TakingOver>,
@@ -47,7 +47,7 @@ pub(crate) struct Node {
     pub is_forked: bool,
     pub is_draining: bool,
     /// Some node has said that something changed.
-    pub was_told: bool,
+    pub was_notified: bool,
     /// Whether it could take over at once.
     pub is_hot: bool,
     /// The server that it has used last.
@@ -76,7 +76,7 @@ impl Node {
             decided_at: 0,
             kept: Kept::default(),
             feed: feed(config),
-            lookout: lookout(config),
+            detector: detector(config),
             stream_seen: Stream::default(),
             standby: None,
             taking_over: None,
@@ -85,7 +85,7 @@ impl Node {
             has_owned: false,
             is_forked: false,
             is_draining: false,
-            was_told: false,
+            was_notified: false,
             is_hot: false,
             server_seen: None,
             next_look: u64::MAX,
@@ -126,8 +126,8 @@ impl Node {
     }
 }
 
-fn lookout(config: &ClusterConfig) -> Lookout {
-    Lookout::new(Duration::from_millis(config.takeover_after_ms))
+fn detector(config: &ClusterConfig) -> FailureDetector {
+    FailureDetector::new(Duration::from_millis(config.takeover_after_ms))
 }
 
 fn feed(config: &ClusterConfig) -> Feed {

@@ -127,7 +127,7 @@ impl ClusterWorld<'_> {
     ) -> Result<(), String> {
         let (env, node) = (&mut self.env, &mut self.nodes[id]);
         let wall = node.clock(env.now);
-        let time = node.lookout.time().after(&standby, began_at, wall);
+        let time = node.detector.time().after(&standby, began_at, wall);
         let mut state = standby.into_state();
         state.set_queue_defaults(queue_defaults());
         state.set_max_bytes(env.config.features.max_state_bytes);
@@ -329,7 +329,7 @@ impl ClusterWorld<'_> {
         let node = &mut self.nodes[id];
         node.feed.begin_to_serve();
         (node.route, node.is_hot, node.has_owned) = (Some((epoch, id)), false, true);
-        node.lookout.owns();
+        node.detector.owns();
         node.kept.clear();
         node.stream_seen = node.stream();
         if let Some((stream, peer)) = node.incoming.take() {
@@ -359,14 +359,14 @@ impl ClusterWorld<'_> {
         let life = self.nodes[id].life;
         let node = &mut self.nodes[id];
         node.route = node.route.filter(|(of, _)| *of != epoch);
-        node.was_told = false;
+        node.was_notified = false;
         let mut database = self.database.lock();
         if database.is_reachable(id) {
             database.unlock(id, life);
         }
         drop(database);
         self.pump(id)?;
-        self.nodes[id].lookout.restart();
+        self.nodes[id].detector.restart();
         self.look_at(id, self.env.now + 1);
         Ok(())
     }

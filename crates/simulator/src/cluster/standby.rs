@@ -1,6 +1,6 @@
 //! A standby: looks at the database, reads what it lacks, and takes over when the owner is gone.
 
-use cluster::{Lookout, Suspicion, ToRead};
+use cluster::{FailureDetector, Suspicion, ToRead};
 use coordinator::Standby;
 use ledger::postgres::{Error as TableError, Observed, Standing};
 use ledger::{ErrorKind, RecoveryError};
@@ -42,7 +42,7 @@ impl ClusterWorld<'_> {
         }
         let mut is_locked = false;
         match self.observe(id) {
-            None => self.nodes[id].lookout.restart(),
+            None => self.nodes[id].detector.restart(),
             Some(observed) => {
                 self.follow_route(id, &observed)?;
                 if !self.nodes[id].is_forked && !self.nodes[id].is_draining {
@@ -61,7 +61,7 @@ impl ClusterWorld<'_> {
         }
         let (now, _) = self.now(id);
         let node = &self.nodes[id];
-        let pause = node.lookout.pause(node.stream().fed_by.is_some(), is_locked, now);
+        let pause = node.detector.pause(node.stream().fed_by.is_some(), is_locked, now);
         self.look_at(id, self.env.now + pause.as_millis() as u64);
         Ok(())
     }
@@ -93,7 +93,7 @@ impl ClusterWorld<'_> {
         let node = &mut self.nodes[id];
         let held = node.kept.end().map(|end| end.next);
         let is_fed = node.stream().fed_by.is_some();
-        match Lookout::to_read(node.standby.as_ref(), observed, held, is_fed) {
+        match FailureDetector::to_read(node.standby.as_ref(), observed, held, is_fed) {
             ToRead::Comparison => {
                 return self.check_loss(id);
             }
@@ -176,9 +176,9 @@ impl ClusterWorld<'_> {
         let now = self.now(id);
         let node = &mut self.nodes[id];
         let newest = node.standby.as_ref().and_then(|standby| Some((standby.owner()?.epoch, standby.time())));
-        let was_told = std::mem::take(&mut node.was_told);
+        let was_notified = std::mem::take(&mut node.was_notified);
         node.standby.as_ref()?;
-        node.lookout.looked(observed, newest, was_told, now)
+        node.detector.looked(observed, newest, was_notified, now)
     }
 
     /// What a standby has applied must be durable.

@@ -152,7 +152,7 @@ impl ClusterWorld<'_> {
             return Ok(());
         }
         node.kept.durable(epoch, next, time);
-        self.env.auditor.read(&Entry::Told { node: id as u64, next })?;
+        self.env.auditor.read(&Entry::LearnedDurable { node: id as u64, next })?;
         self.stream_changed(id)
     }
 
@@ -196,7 +196,7 @@ impl ClusterWorld<'_> {
         let node = &mut self.nodes[id];
         let after = node.stream();
         let before = std::mem::replace(&mut node.stream_seen, after);
-        let looks = node.lookout.stream_changed(&before, &after, now);
+        let looks = node.detector.stream_changed(&before, &after, now);
         if let Some(standby) = node.standby.as_mut().filter(|standby| standby.next() < after.durable) {
             let applied = standby.apply_received(&node.kept);
             applied.map_err(|error| format!("node {id} cannot apply what it received: {error}"))?;

@@ -75,7 +75,7 @@ impl ClusterWorld<'_> {
         }
         let life = self.nodes[id].life;
         self.database.lock().unlock(id, life);
-        self.nodes[id].lookout.restart();
+        self.nodes[id].detector.restart();
         self.look_at(id, self.env.now + 100);
         match reached {
             Ok(_) => Ok(()),

@@ -278,7 +278,7 @@ impl<'a> ClusterWorld<'a> {
     pub(super) fn tell_others(&mut self, id: NodeId) {
         for other in 0..self.nodes.len() {
             if other != id && self.nodes[other].is_up && !self.database.lock().is_cut(other) {
-                self.nodes[other].was_told = true;
+                self.nodes[other].was_notified = true;
                 let delay = self.env.rng.between(0, 5);
                 self.look_at(other, self.env.now + delay);
             }

@@ -55,6 +55,11 @@ impl TableRows {
         TableRows { created, is_whole: false, ..TableRows::of(&Changes::default(), context) }
     }
 
+    /// The same of rows that write the tables.
+    pub(crate) fn without_tables(&self) -> Option<TableRows> {
+        self.is_whole.then(|| TableRows { is_whole: false, ..self.clone() })
+    }
+
     /// Marks rows that hold everything that the tables lacked before the batch.
     pub(crate) fn completing(self) -> TableRows {
         TableRows { completes: true, ..self }

@@ -65,8 +65,13 @@ impl Default for Inner {
 
 struct Entry {
     identity: Arc<Identity>,
-    hash: SecretHash,
-    expires_at: Option<Time>,
+    stored: StoredKey,
+}
+
+impl Entry {
+    fn expires_at(&self) -> Option<Time> {
+        self.stored.key.expires_at
+    }
 }
 
 impl KeyTable {
@@ -74,8 +79,8 @@ impl KeyTable {
     pub(super) fn find(&self, id: &str, hash: &SecretHash, now: Time) -> Option<Arc<Identity>> {
         let keys = self.keys();
         let entry = keys.get(id)?;
-        let is_live = entry.expires_at.is_none_or(|at| now < at);
-        (is_same(&entry.hash, hash) && is_live).then(|| entry.identity.clone())
+        let is_live = entry.expires_at().is_none_or(|at| now < at);
+        (is_same(&entry.stored.key.secret_hash, hash) && is_live).then(|| entry.identity.clone())
     }
 
     /// Changes with every change of a key.
@@ -86,7 +91,7 @@ impl KeyTable {
     /// Whether an identity is that of a key that was revoked or has expired.
     pub(crate) fn is_ended_key(&self, identity: &str, now: Time) -> bool {
         let Some(id) = identity.strip_prefix(KEY_IDENTITY) else { return false };
-        self.keys().get(id).is_none_or(|entry| entry.expires_at.is_some_and(|at| at <= now))
+        self.keys().get(id).is_none_or(|entry| entry.expires_at().is_some_and(|at| at <= now))
     }
 
     /// Resolves when the key of the holder is revoked, its certificate is trusted no more, or its credential expires.
@@ -124,7 +129,6 @@ impl KeyTable {
         id: &str,
         hash: &SecretHash,
     ) -> Result<Option<Arc<Identity>>, Unavailable> {
-        let _miss = self.0.misses.try_acquire().map_err(|_| Unavailable::Overloaded)?;
         let is_due = |turn: &mut Turn| {
             let is_due = turn.missed_at.is_none_or(|at| at.elapsed() >= MISS_PAUSE);
             if is_due {
@@ -132,7 +136,13 @@ impl KeyTable {
             }
             is_due
         };
-        self.read_if(handle, is_due).await?;
+        // In a task of its own: others wait for the read, also when this caller goes away.
+        let (table, reader) = (self.clone(), handle.clone());
+        let read = tokio::spawn(async move {
+            let _miss = table.0.misses.try_acquire().map_err(|_| Unavailable::Overloaded)?;
+            table.read_if(&reader, is_due).await
+        });
+        read.await.unwrap_or(Err(Unavailable::OutcomeUnknown))?;
         Ok(self.find(id, hash, handle.now()))
     }
 
@@ -219,10 +229,15 @@ impl KeyTable {
     }
 
     fn replace(&self, keys: Vec<StoredKey>) {
+        // Everybody who waits for the end of a key looks at each change.
+        let known = self.keys();
+        let is_known =
+            |stored: &StoredKey| known.get(&stored.key.id).is_some_and(|entry| entry.stored == *stored);
+        if keys.len() == known.len() && keys.iter().all(is_known) {
+            return;
+        }
         let entry = |stored: StoredKey| {
-            let (hash, expires_at) = (stored.key.secret_hash, stored.key.expires_at);
-            let id = stored.key.id.clone();
-            (id, Entry { identity: Arc::new(Identity::of_key(&stored.key)), hash, expires_at })
+            (stored.key.id.clone(), Entry { identity: Arc::new(Identity::of_key(&stored.key)), stored })
         };
         let keys = Arc::new(keys.into_iter().map(entry).collect());
         *self.0.keys.write().unwrap_or_else(PoisonError::into_inner) = keys;

@@ -1,4 +1,4 @@
-//! The judgement of a standby: what to read, whether the owner is gone, whether it is this node's turn to take over,
+//! The failure detector of a standby: what to read, whether the owner is gone, whether it is this node's turn to take over,
 //! and at which time.
 //!
 //! It has no clock, no database and no thread, so that production and a simulator drive the same code.
@@ -27,7 +27,7 @@ const INTRODUCTION: Duration = Duration::from_secs(1);
 /// One that has not been seen for this long does not come back with what it held.
 const FORGOTTEN: Duration = Duration::from_secs(600);
 /// A node that was seen within this time can take over.
-const ALIVE: Duration = Duration::from_secs(6);
+pub const ALIVE: Duration = Duration::from_secs(6);
 
 /// How long the owner's lock may be free while its stream goes on.
 const RELOCK: Duration = Duration::from_secs(2);
@@ -42,7 +42,7 @@ pub enum ToRead {
     Records,
 }
 
-pub struct Lookout {
+pub struct FailureDetector {
     watch: Watch,
     time: OwnerTime,
     /// The newest owner that is known, also if a failover has undone its row.
@@ -53,10 +53,10 @@ pub struct Lookout {
     yields_since: Option<Instant>,
 }
 
-impl Lookout {
+impl FailureDetector {
     /// An owner that is silent for `takeover_after` is suspected.
-    pub fn new(takeover_after: Duration) -> Lookout {
-        Lookout {
+    pub fn new(takeover_after: Duration) -> FailureDetector {
+        FailureDetector {
             watch: Watch::new(takeover_after),
             time: OwnerTime::default(),
             newest_epoch: 0,
@@ -92,12 +92,12 @@ impl Lookout {
     }
 
     /// Notes what was observed, and the epoch and the time of the newest record. Says whether the owner seems to be gone.
-    /// `was_told` means that some node has said that something changed; `clock` never steps.
+    /// `was_notified` means that some node has said that something changed; `clock` never steps.
     pub fn looked(
         &mut self,
         observed: &Observed,
         newest: Option<(u64, Time)>,
-        was_told: bool,
+        was_notified: bool,
         (now, clock): (Instant, Time),
     ) -> Option<Suspicion> {
         if let Some((epoch, time)) = newest {
@@ -111,7 +111,7 @@ impl Lookout {
         }
         let epoch = observed.owner.as_ref().map_or(0, |owner| owner.epoch);
         self.newest_epoch = self.newest_epoch.max(epoch);
-        let suspicion = self.watch.judge(observed, was_told, now);
+        let suspicion = self.watch.judge(observed, was_notified, now);
         // An owner whose stream goes on lives: its session ended alone, and it is opening another one, if it can.
         let may_lock_again = self.fed_by == Some(epoch) && self.watch.unlocked_for(now) < RELOCK;
         let suspicion = suspicion.filter(|why| *why != Suspicion::Unlocked || !may_lock_again);
@@ -212,20 +212,21 @@ mod tests {
 
     #[test]
     fn an_owner_whose_batches_arrive_is_not_replaced_because_its_session_ended() {
-        let (mut lookout, start) = (Lookout::new(Duration::from_secs(3)), Instant::now());
+        let (mut detector, start) = (FailureDetector::new(Duration::from_secs(3)), Instant::now());
         let clock = |ms| (start + Duration::from_millis(ms), Time::ZERO);
-        lookout.stream_changed(&Stream::default(), &fed_by(1), clock(0));
-        let look = |lookout: &mut Lookout, ms| lookout.looked(&observed(1, false), None, false, clock(ms));
+        detector.stream_changed(&Stream::default(), &fed_by(1), clock(0));
+        let look =
+            |detector: &mut FailureDetector, ms| detector.looked(&observed(1, false), None, false, clock(ms));
         for ms in [0, 1_000, 1_999] {
-            assert_eq!(look(&mut lookout, ms), None, "after {ms} ms");
+            assert_eq!(look(&mut detector, ms), None, "after {ms} ms");
         }
-        assert_eq!(look(&mut lookout, 2_000), Some(Suspicion::Unlocked), "it cannot lock again");
-        let mut lost = Lookout::new(Duration::from_secs(3));
+        assert_eq!(look(&mut detector, 2_000), Some(Suspicion::Unlocked), "it cannot lock again");
+        let mut lost = FailureDetector::new(Duration::from_secs(3));
         lost.stream_changed(&Stream::default(), &fed_by(1), clock(0));
         lost.stream_changed(&fed_by(1), &Stream::default(), clock(0));
         look(&mut lost, 0);
         assert_eq!(look(&mut lost, 1_000), Some(Suspicion::Unlocked));
-        let mut other = Lookout::new(Duration::from_secs(3));
+        let mut other = FailureDetector::new(Duration::from_secs(3));
         other.stream_changed(&Stream::default(), &fed_by(2), clock(0));
         look(&mut other, 0);
         assert_eq!(look(&mut other, 1_000), Some(Suspicion::Unlocked), "another owner sends them");
@@ -233,21 +234,21 @@ mod tests {
 
     #[test]
     fn c9_an_owner_whose_row_a_failover_has_undone_is_not_replaced_while_it_may_live() {
-        let (mut lookout, start) = (Lookout::new(Duration::from_secs(3)), Instant::now());
+        let (mut detector, start) = (FailureDetector::new(Duration::from_secs(3)), Instant::now());
         let clock = |ms| (start + Duration::from_millis(ms), Time::ZERO);
         // The stream of the first owner was lost, and the second one sends its batches.
-        lookout.stream_changed(&fed_by(1), &Stream { losses: 1, ..Stream::default() }, clock(0));
-        lookout.stream_changed(&Stream::default(), &fed_by(2), clock(0));
-        lookout.looked(&observed(1, false), None, false, clock(0));
-        let goes_first = |lookout: &mut Lookout, stream: &Stream, ms| {
+        detector.stream_changed(&fed_by(1), &Stream { losses: 1, ..Stream::default() }, clock(0));
+        detector.stream_changed(&Stream::default(), &fed_by(2), clock(0));
+        detector.looked(&observed(1, false), None, false, clock(0));
+        let goes_first = |detector: &mut FailureDetector, stream: &Stream, ms| {
             let holding = Holding { epoch: 2, next: Position(9) };
-            lookout.goes_first((Suspicion::Unlocked, 1), stream, (holding, &[]), clock(ms).0)
+            detector.goes_first((Suspicion::Unlocked, 1), stream, (holding, &[]), clock(ms).0)
         };
-        assert!(!goes_first(&mut lookout, &fed_by(2), 0));
-        assert!(!goes_first(&mut lookout, &fed_by(2), 2_000));
+        assert!(!goes_first(&mut detector, &fed_by(2), 0));
+        assert!(!goes_first(&mut detector, &fed_by(2), 2_000));
         let lost = Stream { losses: 2, ..Stream::default() };
-        lookout.stream_changed(&fed_by(2), &lost, clock(2_000));
-        assert!(goes_first(&mut lookout, &Stream::default(), 2_001), "its stream has ended, too");
+        detector.stream_changed(&fed_by(2), &lost, clock(2_000));
+        assert!(goes_first(&mut detector, &Stream::default(), 2_001), "its stream has ended, too");
     }
 
     #[test]
@@ -258,16 +259,16 @@ mod tests {
         let (fed, lost) = (fed_by(1), Stream { losses: 1, ..Stream::default() });
         // A standby that wants to take over since the start.
         let followed = |stream_is_lost: bool| {
-            let mut lookout = Lookout::new(Duration::from_secs(3));
-            lookout.looked(&observed, None, false, (start, Time::ZERO));
+            let mut detector = FailureDetector::new(Duration::from_secs(3));
+            detector.looked(&observed, None, false, (start, Time::ZERO));
             if stream_is_lost {
-                lookout.stream_changed(&fed, &lost, (start, Time::ZERO));
+                detector.stream_changed(&fed, &lost, (start, Time::ZERO));
             }
-            lookout.goes_first((Suspicion::Unlocked, 1), &fed, (holding, &[]), start);
-            lookout
+            detector.goes_first((Suspicion::Unlocked, 1), &fed, (holding, &[]), start);
+            detector
         };
-        let goes_first = |lookout: &mut Lookout, why, epoch, stream: &Stream, ms| {
-            lookout.goes_first((why, epoch), stream, (holding, &[]), at(ms))
+        let goes_first = |detector: &mut FailureDetector, why, epoch, stream: &Stream, ms| {
+            detector.goes_first((why, epoch), stream, (holding, &[]), at(ms))
         };
         for why in [Suspicion::Unlocked, Suspicion::Released] {
             assert!(!goes_first(&mut followed(false), why, 1, &fed, 2_999), "{why}: it may live");
