@@ -6,8 +6,6 @@ use super::*;
 
 /// So long that no standby suspects an owner that lives.
 const AFTER: Duration = Duration::from_secs(5);
-/// So long that no owner is suspected because it is silent.
-const NEVER: Duration = Duration::from_secs(3_600);
 
 /// Every append waits for a lock before it is stored.
 const WAIT: &str = "CREATE FUNCTION lessor.wait() RETURNS trigger LANGUAGE plpgsql AS \
@@ -81,9 +79,9 @@ async fn c13_of_two_standbys_of_an_owner_that_died_one_owns_and_the_other_follow
     let url = shared().create_database();
     let mut nodes = Nodes::on(&url);
     nodes.feed.hot_standbys = 2;
-    let a = nodes.start("a", NEVER);
+    let a = nodes.start("a", AFTER);
     submit_all(&a.handle, 1..=10).await;
-    let (b, c) = (nodes.start("b", NEVER), nodes.start("c", NEVER));
+    let (b, c) = (nodes.start("b", AFTER), nodes.start("c", AFTER));
     let feed = nodes.inbound.lock().unwrap()["a"].1.clone();
     feed.standbys().wait_for(|standbys| *standbys == 2).await.unwrap();
     a.task.abort();

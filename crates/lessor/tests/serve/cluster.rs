@@ -1,6 +1,7 @@
 //! Tests clusters: nodes as processes of their own on one PostgreSQL, which are killed, stopped and replaced.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -64,6 +65,17 @@ impl Cluster {
 
 fn submit(server: &Server) -> String {
     server.post("/v1/tasks", json!({"queue": "q", "payload": {}}))["taskId"].as_str().unwrap().to_owned()
+}
+
+/// Waits until a node refuses the history of the database, and returns its report.
+pub(crate) fn until_forked(node: &Server) -> Value {
+    node.until_logged("PostgreSQL has another history than this node");
+    let until = Instant::now() + Duration::from_secs(60);
+    while !node.text("/metrics").contains("\nlessor_ledger_forked 1\n") {
+        assert!(Instant::now() < until, "the metric does not show the fork");
+    }
+    let report = std::fs::read_to_string(node.data().join("ledger-forked.json")).unwrap();
+    serde_json::from_str(&report).unwrap()
 }
 
 #[test]
@@ -163,9 +175,7 @@ fn c10_a_node_with_another_history_refuses_names_the_positions_and_forwards() {
     let submitted = 11;
     survivor.signal(Signal::CONT);
     assert_eq!(survivor.get("/v1/queues/q")["counts"]["waiting"], json!(submitted), "it forwards to {name}");
-    assert!(survivor.text("/metrics").contains("\nlessor_ledger_forked 1\n"));
-    let report = std::fs::read_to_string(survivor.data().join("ledger-forked.json")).unwrap();
-    let report: Value = serde_json::from_str(&report).unwrap();
+    let report = until_forked(&survivor);
     assert_eq!(report["firstDifferentPosition"], json!(before), "{report}");
     assert!(report["knownUpTo"].as_u64().unwrap() >= before + 99, "{report}");
     assert!(other.text("/metrics").contains("\nlessor_ledger_forked 0\n"));

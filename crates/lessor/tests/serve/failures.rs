@@ -14,6 +14,7 @@ use tempfile::TempDir;
 use test_servers::network::Network;
 use test_servers::postgres::{Postgres, execute, shared};
 
+use crate::cluster::until_forked;
 use crate::support::Server;
 use crate::support::cluster::{Cluster, initialized};
 use crate::{configured, serve};
@@ -233,6 +234,21 @@ fn c9_records_that_an_asynchronous_replica_lacked_are_appended_again_by_the_owne
 }
 
 #[test]
+fn c9_records_that_an_asynchronous_replica_lacked_are_appended_again_by_a_standby_when_the_owner_died_too() {
+    let mut lossy = Lossy::start(&["a", "b", "c"], "answers_wait_for_standby = true\n");
+    let (_, mut owner) = lossy.nodes.remove(0);
+    lossy.primary.kill();
+    owner.kill();
+    lossy.replica.promote();
+    for (_, server) in &lossy.nodes {
+        submit(server);
+    }
+    for (_, server) in &lossy.nodes {
+        assert_eq!(waiting(server), json!(KEPT + LOST + 2));
+    }
+}
+
+#[test]
 fn c10_a_node_whose_history_was_lost_and_continued_by_others_refuses_and_names_the_position() {
     let mut lossy = Lossy::start(&["a", "b"], "");
     let (_, survivor) = lossy.nodes.remove(0);
@@ -245,8 +261,7 @@ fn c10_a_node_whose_history_was_lost_and_continued_by_others_refuses_and_names_t
     assert_eq!(waiting(&other), json!(KEPT + 1), "the loss is that of the replica");
     survivor.signal(rustix::process::Signal::CONT);
     assert_eq!(waiting(&survivor), json!(KEPT + 1), "it answers nothing of its own");
-    let report = std::fs::read_to_string(survivor.data().join("ledger-forked.json")).unwrap();
-    let report: Value = serde_json::from_str(&report).unwrap();
+    let report = until_forked(&survivor);
     assert!(report["firstDifferentPosition"].is_u64() && report["knownUpTo"].is_u64(), "{report}");
     submit(&survivor);
 }
