@@ -16,6 +16,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep_until, timeout};
 
+use self::replaced::next_claim;
 use crate::failure_detector::FailureDetector;
 use crate::fork::Fork;
 use crate::own_row::{Failed, OwnRow, Standing};
@@ -222,35 +223,35 @@ impl Supervisor {
         // What came before this node could look at it counts, too.
         hints.mark_changed();
         let (mut replaced_by, mut beat_at) = (None, Instant::now() + OWNER_BEAT);
+        let own = self.own_address();
         loop {
             self.router.metrics().set_fed_standbys(*standbys.borrow_and_update());
+            let newest = replaced_by.unwrap_or(epoch);
             let happened = async {
+                let beat = async {
+                    until_beat(beat_at, &mut ended, &mut news).await;
+                    self.beat(epoch, &handle).await
+                };
                 tokio::select! {
-                    _ = phase.changed() => Ok::<(), Error>(()),
-                    _ = standbys.changed() => Ok(()),
-                    Ok(()) = hints.changed() => {
-                        let hint = hints.borrow_and_update().clone();
-                        let newest = replaced_by.unwrap_or(epoch);
-                        if let Some(owner) = self.claimed_owner(newest, &hint)
-                            && !is_confirmed(&handle, MAX_DOUBT).await
-                        {
-                            self.forward_to_successor(hint.epoch, owner);
-                            replaced_by = Some(hint.epoch);
+                    _ = phase.changed() => {}
+                    _ = standbys.changed() => {}
+                    (claimed, owner) = next_claim(&own, newest, &mut hints) => {
+                        if !is_confirmed(&handle, MAX_DOUBT).await {
+                            self.forward_to_successor(claimed, owner);
+                            replaced_by = Some(claimed);
                         }
-                        Ok(())
                     }
-                    () = until_beat(beat_at, &mut ended, &mut news) => {
-                        let is_replaced = self.beat(epoch, &handle).await?;
+                    is_replaced = beat => {
                         beat_at = Instant::now() + if self.has_lock { OWNER_BEAT } else { LOCK_RETRY };
-                        if (is_replaced || replaced_by.is_some())
+                        if (is_replaced? || replaced_by.is_some())
                             && is_confirmed(&handle, LOOK_TIMEOUT).await
                             && replaced_by.take().is_some()
                         {
                             self.router.own(epoch, &handle);
                         }
-                        Ok(())
                     }
                 }
+                Ok::<(), Error>(())
             };
             tokio::select! {
                 failure = running.failed() => {

@@ -25,6 +25,9 @@ pub(super) struct NodeProcess {
     process: Process,
 }
 
+/// Worker streams stay on a node that leaves for so long.
+const DRAIN_S: u64 = 5;
+
 impl NodeProcess {
     /// Configures a node, which does not run yet.
     pub(super) fn new(
@@ -43,7 +46,7 @@ impl NodeProcess {
             "[server]\naddress = \"{address}:{PORT}\"\n[data]\ndir = \"{dir}/data\"\n\
              [ledger]\nbackend = \"postgres\"\n[postgres]\nurl = \"{database_url}\"\n\
              [push]\nallow_private_targets = true\n\
-             [cluster]\nnode = \"{name}\"\nkey_file = \"{}\"\ntakeover_after_ms = {after_ms}\n",
+             [cluster]\nnode = \"{name}\"\nkey_file = \"{}\"\ntakeover_after_ms = {after_ms}\ndrain_s = {DRAIN_S}\n",
             key.display()
         );
         std::fs::write(own.join("lessor.toml"), config)?;

@@ -9,6 +9,7 @@ use ledger::{ErrorKind, RecoveryError};
 use tokio::task::spawn_blocking;
 use tokio::time::{sleep_until, timeout};
 
+use super::replaced::claimed_owner;
 use super::{Error, Followed, LOOK_TIMEOUT, Phase, Supervisor};
 use crate::failure_detector::{FailureDetector, ToRead};
 use crate::fork::Fork;
@@ -221,7 +222,7 @@ impl Supervisor {
     /// Sends requests to the owner that another node has named, while the database cannot be asked.
     fn route_by(&mut self, hint: &OwnerHint) {
         let known = self.routed_to.as_ref().map_or(0, |owner| owner.epoch);
-        if let Some(NodeAddress { node, address }) = self.claimed_owner(known, hint) {
+        if let Some(NodeAddress { node, address }) = claimed_owner(&self.own_address(), known, hint) {
             self.route_to(OwnerRow {
                 node: node.to_string(),
                 address: address.to_string(),

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use coordinator::{NodeAddress, OwnerHint};
 use ledger::postgres::OwnerRow;
+use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::Supervisor;
@@ -15,8 +16,7 @@ const MAX_ANNOUNCING: Duration = Duration::from_secs(60);
 impl Supervisor {
     /// Announces to the owner before this one, if it lives, that this node has replaced it.
     pub(super) fn announce_to_previous_owner(&mut self, previous: &OwnerRow, epoch: u64) {
-        let own =
-            NodeAddress { node: self.node.name.as_str().into(), address: self.node.address.as_str().into() };
+        let own = self.own_address();
         let peer = (self.connect)(&NodeAddress {
             node: previous.node.as_str().into(),
             address: previous.address.as_str().into(),
@@ -27,11 +27,8 @@ impl Supervisor {
         });
     }
 
-    /// Who says to have taken over from the owner of this epoch. Only the ledger decides whether that is true.
-    pub(super) fn claimed_owner(&self, epoch: u64, hint: &OwnerHint) -> Option<NodeAddress> {
-        let is_this =
-            |owner: &NodeAddress| *owner.node == *self.node.name && *owner.address == *self.node.address;
-        hint.owner.clone().filter(|owner| hint.epoch > epoch && !is_this(owner))
+    pub(super) fn own_address(&self) -> NodeAddress {
+        NodeAddress { node: self.node.name.as_str().into(), address: self.node.address.as_str().into() }
     }
 
     /// Forwards requests to the node that says that it has replaced this owner, which cannot ask the ledger. What this owner has begun
@@ -44,5 +41,27 @@ impl Supervisor {
         );
         let peer = (self.connect)(&owner);
         self.router.forward(epoch, owner, peer);
+    }
+}
+
+/// Another node that claims to own the ledger in a later epoch. Only the ledger decides whether that is true.
+pub(super) fn claimed_owner(own: &NodeAddress, epoch: u64, hint: &OwnerHint) -> Option<NodeAddress> {
+    hint.owner.clone().filter(|owner| hint.epoch > epoch && owner != own)
+}
+
+/// Waits for a node to make such a claim, and returns the epoch that it claims.
+pub(super) async fn next_claim(
+    own: &NodeAddress,
+    epoch: u64,
+    hints: &mut watch::Receiver<OwnerHint>,
+) -> (u64, NodeAddress) {
+    loop {
+        if hints.changed().await.is_err() {
+            return std::future::pending().await;
+        }
+        let hint = hints.borrow_and_update().clone();
+        if let Some(owner) = claimed_owner(own, epoch, &hint) {
+            return (hint.epoch, owner);
+        }
     }
 }
