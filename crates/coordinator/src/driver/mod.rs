@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use authority::{Position, Time};
+use authority::{Position, State, Time};
 use ledger::{AppendError, Refusal};
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -111,8 +111,9 @@ struct Driver {
 }
 
 impl Driver {
-    /// Runs until it is stopped and everything decided is durable, or until the ledger fails.
-    async fn run(mut self) -> Result<(), Failure> {
+    /// Runs until it is stopped and everything decided is durable, or until the ledger fails. Gives back the state: to free it takes
+    /// long when there are many tasks.
+    async fn run(mut self) -> (Result<(), Failure>, State) {
         let result = self.serve().await;
         self.outbox.extend(self.engine.take_all_waiting());
         self.deliver();
@@ -121,7 +122,7 @@ impl Driver {
             // Nobody decides it any more; the dropped sender says so.
             drop(envelope);
         }
-        result
+        (result, self.engine.into_state())
     }
 
     async fn serve(&mut self) -> Result<(), Failure> {

@@ -298,7 +298,7 @@ pub(crate) fn start_with(
     let take_over = TakeOver { node: options.node.as_str().into(), audit_head: options.audit_head };
     std::thread::Builder::new().name("lessor-writer".into()).spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
-        let mut projection_threads = Vec::new();
+        let (mut projection_threads, mut last_state) = (Vec::new(), None);
         let result = match runtime {
             Err(error) => Err(Failure::Ledger(error.to_string())),
             Ok(runtime) => runtime.block_on(async {
@@ -312,12 +312,16 @@ pub(crate) fn start_with(
                     projection_threads.push(spawned.map_err(|error| Failure::Ledger(error.to_string()))?);
                 }
                 drop(followed);
-                driver.run().await
+                let (result, state) = driver.run().await;
+                last_state = Some(state);
+                result
             }),
         };
         // The driver is gone, so these threads end, and the ledger is closed.
         [ledger_thread, snapshot_thread].into_iter().for_each(|thread| drop(thread.join()));
         let _ = ended_sender.send(result);
+        // The next owner does not wait for this.
+        drop(last_state);
         // When these have ended, no thread of this coordinator touches the storage any more.
         projection_threads.into_iter().for_each(|thread| drop(thread.join()));
         drop::<oneshot::Sender<()>>(projections_running);

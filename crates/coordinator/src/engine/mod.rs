@@ -108,6 +108,10 @@ impl<T: ReplyTo> Engine<T> {
         self.journal.collect_changes(wanted);
     }
 
+    pub(crate) fn into_state(self) -> State {
+        self.state
+    }
+
     pub fn state(&self) -> &State {
         &self.state
     }

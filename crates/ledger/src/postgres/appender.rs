@@ -41,6 +41,12 @@ impl<T: BatchTable> Appender<T> {
         self.writer.recent.last()
     }
 
+    /// The batches that could be appended again. The writer holds none any more.
+    pub(super) fn take_recent(&mut self) -> Recent {
+        let last = self.last();
+        std::mem::replace(&mut self.writer.recent, Recent::new(last))
+    }
+
     /// Appends what a standby holds beyond the end of the database. Says whether anything was held, and the database ends with it now.
     pub async fn restore(&mut self, kept: &Kept) -> Result<bool, Error> {
         let held = kept.batches().filter(|_| rules::appends_again(true));

@@ -248,6 +248,9 @@ impl Drop for PostgresLedger {
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }
+        // The next owner does not wait until all batches and their rows are freed.
+        let recent = self.appender.take_recent();
+        let _ = std::thread::Builder::new().name("lessor-free".into()).spawn(move || drop(recent));
     }
 }
 
