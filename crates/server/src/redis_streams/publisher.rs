@@ -24,6 +24,9 @@ const MAX_RETRY: Duration = Duration::from_secs(2);
 const WARNING_INTERVAL: Duration = Duration::from_secs(60);
 /// Changes within this time are sent together, and a task that ends within it is never sent.
 const GATHER: Duration = Duration::from_millis(10);
+/// The same while this many changes come together: then the time that Redis and this thread take would be taken from claims.
+const GATHER_UNDER_LOAD: Duration = Duration::from_millis(50);
+const MANY_CHANGES: usize = 100;
 
 pub(super) struct Publisher {
     shared: Arc<Shared>,
@@ -117,7 +120,7 @@ impl Publisher {
             let until_due = due.map(|due| Duration::from_millis(due.since_ms(wall())));
             let pause = until_due.map_or(until_check, |until_due| until_check.min(until_due));
             if timeout(pause, self.shared.changed.notified()).await.is_ok() {
-                sleep(GATHER).await;
+                sleep(if self.sync.taken() < MANY_CHANGES { GATHER } else { GATHER_UNDER_LOAD }).await;
             }
             if checked_at.elapsed() >= CHECK_INTERVAL {
                 self.sync.check_some(&mut connection).await?;

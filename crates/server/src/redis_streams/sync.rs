@@ -49,6 +49,8 @@ pub(super) struct StreamSync {
     /// The streams that could not be reconciled because somebody else changed them meanwhile; they wait for the next check.
     contested: BTreeSet<QueueNumber>,
     next_check: QueueNumber,
+    /// How many changes there were when the last round began.
+    taken: usize,
 }
 
 /// What Redis has for a queue, if its entries are known.
@@ -79,7 +81,13 @@ impl StreamSync {
             changes: 0,
             contested: BTreeSet::new(),
             next_check: 0,
+            taken: 0,
         })
+    }
+
+    /// How many changes there were when the last round began.
+    pub(super) fn taken(&self) -> usize {
+        self.taken
     }
 
     /// Begins with a new connection: takes up the streams, and finds out what Redis still has.
@@ -192,6 +200,7 @@ impl StreamSync {
             (index.take_work(ROUND_STREAMS), pending, index.has_work())
         };
         self.metrics.redis().pending.set(pending as i64);
+        self.taken = pending;
         let mut changed = Vec::new();
         let mut send = redis::pipe();
         send.ignore_errors();
