@@ -9,6 +9,7 @@ use ledger::postgres::Tables;
 use ledger::{BatchBuilder, Ledger, Position};
 use url::Url;
 
+use super::append_content::{Batches, Content};
 use super::{PostgresServer, parse_url};
 use crate::fdatasync;
 use crate::fixture::directory;
@@ -17,8 +18,6 @@ use crate::report::{Line, Report};
 
 /// The time to measure the syncs of the disk.
 const LIMIT_TIME: Duration = Duration::from_secs(3);
-/// A batch of a busy coordinator has many records.
-const RECORD_BYTES: usize = 256;
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
@@ -26,9 +25,13 @@ pub(crate) struct Options {
     #[arg(long, value_name = "postgres:URL", value_parser = parse_url)]
     ledger: Url,
 
-    /// Bytes of a batch, whose content cannot be compressed
+    /// Bytes of a batch
     #[arg(long, default_value_t = 16_384)]
     bytes: usize,
+
+    /// What the batches hold
+    #[arg(long, value_enum, value_delimiter = ',', default_values = ["records", "random"])]
+    content: Vec<Content>,
 
     /// Seconds for each measurement
     #[arg(long, default_value_t = 5)]
@@ -45,18 +48,26 @@ pub(crate) struct Options {
 pub(crate) async fn run(options: &Options, below: &Path, report: &Report) -> Result<()> {
     let server = PostgresServer::connect(&options.ledger).await?;
     for _ in 0..options.rounds {
-        round(options, &server, below, report).await?;
+        for content in &options.content {
+            measure(*content, options, &server, below, report).await?;
+        }
     }
     Ok(())
 }
 
-async fn round(options: &Options, server: &PostgresServer, below: &Path, report: &Report) -> Result<()> {
+async fn measure(
+    content: Content,
+    options: &Options,
+    server: &PostgresServer,
+    below: &Path,
+    report: &Report,
+) -> Result<()> {
     let directory = directory(below)?;
+    let batches = content.batches(options.bytes, directory.path()).await?;
     let database = server.create_database().await?;
     let ledger = database.open_ledger(Tables::Off).await?.ledger;
-    let mut content = vec![0; options.bytes];
-    getrandom::fill(&mut content).map_err(|error| anyhow::anyhow!("no random numbers: {error}"))?;
-    let mut appender = Some(Appender { ledger, content, time_ms: 0 });
+    let mut appender = Some(Appender { ledger, batches, time_ms: 0 });
+    let observer = database.client().await?;
     let mut alone = None;
     for held_s in [0, options.old_snapshot] {
         let mut other = database.client().await?;
@@ -77,10 +88,13 @@ async fn round(options: &Options, server: &PostgresServer, below: &Path, report:
         let syncs = fdatasync::measure(directory.path(), LIMIT_TIME)?;
         let (back, times) = run_for(appender, Duration::from_secs(options.seconds)).await?;
         appender = Some(back);
+        let stored_bytes = stored_bytes(&observer).await?;
         let per_s = times.len() as f64 / times.iter().sum::<Duration>().as_secs_f64();
         let line = Line::new("append")
             .with("ledger", "postgres")
+            .with("content", content.name())
             .with("bytes", options.bytes)
+            .with("stored_bytes", stored_bytes)
             .with("old_snapshot_s", held_s)
             .figure("appends_per_s", per_s)
             .figure("p50_ms", Percentiles::of(times).at_ms(50.0))
@@ -93,14 +107,20 @@ async fn round(options: &Options, server: &PostgresServer, below: &Path, report:
         });
         alone.get_or_insert(share);
     }
-    drop(appender);
+    drop((appender, observer));
     server.drop_database(database).await
 }
 
 struct Appender {
     ledger: Box<dyn Ledger>,
-    content: Vec<u8>,
+    batches: Batches,
     time_ms: u64,
+}
+
+/// The size of a batch as it is stored, on average.
+async fn stored_bytes(client: &tokio_postgres::Client) -> Result<i64> {
+    let average = "SELECT avg(length(body))::int8 FROM lessor.batch WHERE length(body) > 0";
+    Ok(client.query_one(average, &[]).await?.get(0))
 }
 
 /// Appends one batch after the other. Returns how long each took.
@@ -121,10 +141,8 @@ async fn run_for(appender: Option<Appender>, time: Duration) -> Result<(Appender
 impl Appender {
     fn append(&mut self) -> Result<()> {
         let mut batch = BatchBuilder::new(self.ledger.next());
-        for record in self.content.chunks(RECORD_BYTES) {
-            batch
-                .push(record)
-                .map_err(|_| anyhow::anyhow!("a batch cannot hold {} bytes", self.content.len()))?;
+        for record in self.batches.next() {
+            batch.push(record).map_err(|_| anyhow::anyhow!("a batch cannot hold so many bytes"))?;
         }
         self.time_ms += 1;
         let batch = batch.finish(self.time_ms);

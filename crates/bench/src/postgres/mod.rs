@@ -1,6 +1,7 @@
 //! Ledgers in a PostgreSQL server that the user names, each in a database of its own that is dropped afterwards.
 
 mod append;
+mod append_content;
 mod skip_locked;
 
 use std::path::Path;

@@ -11,7 +11,8 @@ use crate::{ClusterId, Link, Position};
 pub const SCHEMA_VERSION: i32 = 1 + MIGRATIONS.len() as i32;
 /// The first one makes version 2 of version 1. Migrations go forward only, never rewrite `batch`, and only add: nodes of earlier versions
 /// run on, and can be started again. A migration that they cannot use raises `usable_from`.
-const MIGRATIONS: [&str; 2] = [include_str!("migrations/2.sql"), include_str!("migrations/3.sql")];
+const MIGRATIONS: [&str; 3] =
+    [include_str!("migrations/2.sql"), include_str!("migrations/3.sql"), include_str!("migrations/4.sql")];
 /// The newest record format that this software reads and writes.
 pub(super) const RECORD_FORMAT: i32 = 1;
 /// The most shards of a cluster: task ids hold 12 bits of the shard.

@@ -29,7 +29,9 @@ CREATE TABLE lessor.batch (
     codec int2 NOT NULL,
     body bytea NOT NULL,
     PRIMARY KEY (shard, first)
-) WITH (fillfactor = 100, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 10000);
+) WITH (fillfactor = 100, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 10000,
+    -- Bodies that fit stay in the row: out of line they would be several rows of another table.
+    toast_tuple_target = 8160);
 -- Bodies are compressed already.
 ALTER TABLE lessor.batch ALTER body SET STORAGE EXTERNAL;
 

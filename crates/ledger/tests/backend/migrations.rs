@@ -41,12 +41,13 @@ fn old_database() -> String {
     url
 }
 
-fn columns(url: &str) -> Vec<Vec<String>> {
-    execute(
-        url,
-        "SELECT table_name, column_name, data_type, is_nullable, column_default FROM information_schema.columns \
-         WHERE table_schema = 'lessor' ORDER BY 1, 2",
-    )
+/// Columns and storage options.
+fn definitions(url: &str) -> [Vec<Vec<String>>; 2] {
+    let columns = "SELECT table_name, column_name, data_type, is_nullable, column_default \
+         FROM information_schema.columns WHERE table_schema = 'lessor' ORDER BY 1, 2";
+    let options = "SELECT relname, array(SELECT unnest(reloptions) ORDER BY 1)::text FROM pg_class \
+         WHERE relnamespace = 'lessor'::regnamespace ORDER BY 1";
+    [columns, options].map(|query| execute(url, query))
 }
 
 #[test]
@@ -67,12 +68,12 @@ fn c20_a_database_of_version_1_is_migrated_by_the_first_node_and_its_batches_sta
 }
 
 #[test]
-fn a_migrated_database_has_the_columns_of_a_new_one() {
+fn a_migrated_database_is_defined_as_a_new_one() {
     let url = old_database();
     postgres::open(server(&url), database_options("a")).unwrap();
     let new = shared().create_database();
     postgres::initialize(&server(&new), CLUSTER).unwrap();
-    assert_eq!(columns(&url), columns(&new));
+    assert_eq!(definitions(&url), definitions(&new));
 }
 
 #[test]

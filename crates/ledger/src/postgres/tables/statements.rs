@@ -1,11 +1,11 @@
 //! The statements that write the tables: one for whatever a batch holds.
 
+use std::cell;
 use std::fmt::Write;
 
 use tokio_postgres::Statement;
 use tokio_postgres::types::ToSql;
 
-use super::cell::Cell;
 use super::columns::{ATTEMPTS, Column, JOBS};
 use super::rows::{Table, TableRows};
 use crate::postgres::Error;
@@ -39,6 +39,10 @@ const DELETE_CREATED: &str = "DELETE FROM lessor.inbox WHERE id = ANY(";
 pub(in crate::postgres) struct Statements {
     with_changes: Statement,
     without_changes: Statement,
+    /// A batch that changes nothing else, after the tables are known to lack something.
+    batch_alone: Statement,
+    /// The last batch of this session came without its changes. Only batches with changes end that, and only the owner appends them.
+    tables_lack: cell::Cell<bool>,
 }
 
 impl Statements {
@@ -56,6 +60,8 @@ impl Statements {
         Ok(Statements {
             with_changes: session.client.prepare(&with_changes).await?,
             without_changes: session.client.prepare(&without_changes).await?,
+            batch_alone: session.client.prepare(APPEND).await?,
+            tables_lack: cell::Cell::new(false),
         })
     }
 
@@ -67,22 +73,26 @@ impl Statements {
         batch: &[&(dyn ToSql + Sync)],
         rows: Option<&TableRows>,
     ) -> Result<u64, Error> {
+        let whole = rows.filter(|rows| rows.is_whole);
+        let none = Vec::new();
+        let created = rows.map_or(&none, |rows| &rows.created);
+        if whole.is_none() && created.is_empty() && self.tables_lack.get() {
+            return Ok(session.client.execute(&self.batch_alone, batch).await?);
+        }
         let mut parameters = batch.to_vec();
-        let none: Vec<Cell> = Vec::new();
-        let statement = match rows {
-            Some(rows) if rows.is_whole => {
+        let statement = match whole {
+            Some(rows) => {
                 parameters.push(&rows.completes);
                 parameters.extend(rows.parameters());
-                parameters.push(&rows.created);
                 &self.with_changes
             }
-            _ => {
-                parameters.push(rows.map_or(&none, |rows| &rows.created));
-                &self.without_changes
-            }
+            None => &self.without_changes,
         };
+        parameters.push(created);
         let row = session.client.query_one(statement, &parameters).await?;
-        Ok(row.get::<_, i64>(0) as u64)
+        let inserted = row.get::<_, i64>(0) as u64;
+        self.tables_lack.set(whole.is_none() && inserted > 0);
+        Ok(inserted)
     }
 }
 
