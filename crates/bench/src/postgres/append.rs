@@ -29,7 +29,7 @@ pub(crate) struct Options {
     #[arg(long, default_value_t = 16_384)]
     bytes: usize,
 
-    /// What the batches hold
+    /// Content of the batches
     #[arg(long, value_enum, value_delimiter = ',', default_values = ["records", "random"])]
     content: Vec<Content>,
 

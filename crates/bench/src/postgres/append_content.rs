@@ -1,4 +1,4 @@
-//! What measured appends append: the records of a real ledger, or bytes that cannot be compressed.
+//! The content of measured appends: the records of a real ledger, or bytes that cannot be compressed.
 
 use std::ops::ControlFlow;
 use std::path::Path;
