@@ -2,6 +2,7 @@
 //! ends.
 
 mod follow;
+mod preparation;
 mod replaced;
 mod take_over;
 
@@ -16,6 +17,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep_until, timeout};
 
+use self::preparation::Preparation;
 use self::replaced::next_claim;
 use crate::failure_detector::FailureDetector;
 use crate::fork::Fork;
@@ -111,6 +113,7 @@ pub struct Supervisor {
     has_lock: bool,
     /// Compares the storage with what is known to be durable.
     appending_again: Option<JoinHandle<()>>,
+    preparation: Preparation,
     /// What the list of nodes says about the stream.
     shown_as_fed: Option<bool>,
     /// Whether the operator was told that the database has lost records.
@@ -158,6 +161,7 @@ impl Supervisor {
             has_owned: false,
             has_lock: false,
             appending_again: None,
+            preparation: Preparation::default(),
             shown_as_fed: None,
             told_of_loss: false,
             is_forked: false,

@@ -35,6 +35,7 @@ impl Supervisor {
             if self.phase() >= Phase::Drain && self.tail.take().is_some() {
                 self.kept.stream_ended(false);
                 self.router.set_replica(None);
+                self.preparation.end(&self.database);
             }
             match self.look().await? {
                 Ok(observed) => {
@@ -59,6 +60,9 @@ impl Supervisor {
                             self.detector.restart();
                         } else {
                             is_locked = observed.is_locked;
+                            if self.own_row.is_hot && self.phase() < Phase::Drain {
+                                self.preparation.begin(&self.database);
+                            }
                         }
                     }
                 }
@@ -153,6 +157,7 @@ impl Supervisor {
         fork.report(&self.node.name, self.kept.end(), self.fork_file.as_deref());
         self.router.metrics().set_forked();
         (self.is_forked, self.tail, self.own_row.is_hot) = (true, None, false);
+        self.preparation.end(&self.database);
         self.router.set_replica(None);
         self.kept.clear();
     }
@@ -172,6 +177,7 @@ impl Supervisor {
             }
             // The server may be another one now. What this node holds decides who takes over, should the owner be gone too.
             if self.membership.take_is_new() {
+                self.preparation.end(&self.database);
                 self.membership.record_holding(self.kept.holding()).await?;
             }
             Ok(observed)

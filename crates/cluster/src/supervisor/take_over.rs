@@ -82,10 +82,10 @@ impl Supervisor {
                 self.membership.end_previous_owner().await?;
             }
             self.membership.try_lock().await?;
-            self.membership.set_fed(false).await?;
             let owner = OwnerRow { node: self.node.name.clone(), address: self.node.address.clone(), epoch };
             let time = running.handle.now().0;
-            self.membership.record_owner(&owner, &format!("{gone}: {why}"), time).await
+            self.membership.record_owner(&owner, &format!("{gone}: {why}"), time).await?;
+            self.membership.set_fed(false).await
         };
         if !matches!(timeout(LOOK_TIMEOUT, announced).await, Ok(Ok(()))) {
             tracing::warn!(

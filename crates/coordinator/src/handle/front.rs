@@ -258,7 +258,8 @@ impl Front {
 
     pub(super) fn take_hint(&self, hint: OwnerHint) {
         self.hints.send_if_modified(|last| {
-            let is_newer = hint.epoch > last.epoch || (hint != *last && hint.owner.is_some());
+            let completes = hint.epoch == last.epoch && hint != *last && hint.owner.is_some();
+            let is_newer = hint.epoch > last.epoch || completes;
             if is_newer {
                 *last = hint;
             }

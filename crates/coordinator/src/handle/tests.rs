@@ -77,3 +77,17 @@ fn local(handle: &Handle) -> &Local {
         Target::Front(_) => unreachable!("the handle of a coordinator is local"),
     }
 }
+
+#[tokio::test]
+async fn a_hint_about_an_earlier_owner_does_not_replace_a_later_one() {
+    let (router, _handle) = Router::new(RouterOptions::default());
+    let owner = |name: &str| Some(NodeAddress { node: name.into(), address: name.into() });
+    let told = |epoch, owner| {
+        router.inbound().owner_announced(OwnerHint { epoch, owner });
+        router.hints().borrow().clone()
+    };
+    assert_eq!(told(4, owner("a")).epoch, 4);
+    assert_eq!(told(5, None).owner, None);
+    assert_eq!(told(5, owner("b")).owner, owner("b"));
+    assert_eq!(told(4, owner("c")), OwnerHint { epoch: 5, owner: owner("b") });
+}

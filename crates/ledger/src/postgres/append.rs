@@ -56,6 +56,11 @@ impl<T: BatchTable> Writer<T> {
         Writer { table, open: None, recent: Recent::new(last), lacks_rows: false }
     }
 
+    /// Begins with a session that is open already.
+    pub(super) fn set_session(&mut self, session: T::Session) {
+        self.open = Some(session);
+    }
+
     pub(super) fn table(&self) -> &T {
         &self.table
     }

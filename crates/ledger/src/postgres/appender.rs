@@ -31,6 +31,11 @@ impl<T: BatchTable> Appender<T> {
         Appender { writer: Writer::new(table, last), feed: None, epoch: 0, received: Position::ZERO }
     }
 
+    /// Begins with a session that is open already.
+    pub(super) fn set_session(&mut self, session: T::Session) {
+        self.writer.set_session(session);
+    }
+
     /// The batches that are appended from now on go to the feed.
     pub fn set_feed(&mut self, feed: Feed) {
         self.feed = Some(feed);

@@ -1,7 +1,8 @@
 //! Sessions with PostgreSQL: one connection each, with settings that are verified before anything relies on them.
 
-use std::sync::Arc;
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -10,7 +11,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::AbortHandle;
 use tokio_postgres::config::TargetSessionAttrs;
 use tokio_postgres::error::Severity;
-use tokio_postgres::{AsyncMessage, Client, Config, Connection, NoTls};
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{AsyncMessage, Client, Config, Connection, NoTls, Row, Statement};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::{Error, Server};
@@ -29,7 +31,7 @@ const SILENCE: Duration = Duration::from_secs(5);
 
 /// What an append relies on. A statement is never canceled: a canceled wait for a replica still commits.
 const SETTINGS: &str = "SET synchronous_commit = on; SET statement_timeout = 0; SET lock_timeout = 0; \
-    SET idle_in_transaction_session_timeout = 0; SET default_transaction_isolation = 'read committed'; \
+    SET idle_in_transaction_session_timeout = 0; SET idle_session_timeout = 0; SET default_transaction_isolation = 'read committed'; \
     SET tcp_user_timeout = 5000; SET tcp_keepalives_idle = 2; SET tcp_keepalives_interval = 1; \
     SET tcp_keepalives_count = 3";
 
@@ -40,7 +42,7 @@ const PLANS: &str =
 const VERIFY: &str = "SELECT current_setting('server_version_num')::int4, \
     current_setting('synchronous_commit') = 'on' AND current_setting('statement_timeout') = '0', \
     current_setting('fsync') = 'on' AND current_setting('full_page_writes') = 'on', \
-    pg_is_in_recovery(), pg_backend_pid()";
+    pg_is_in_recovery(), pg_backend_pid(), (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::int8";
 
 /// What comes over a connection without being asked for.
 pub(super) enum Heard {
@@ -50,9 +52,15 @@ pub(super) enum Heard {
 
 pub(super) struct Session {
     pub client: Client,
+    /// When the server was started. A replica that was promoted has another time than its primary.
+    pub server: i64,
+    /// By their text. Each is a constant of this crate.
+    statements: Mutex<HashMap<String, Statement>>,
     warned: Arc<AtomicBool>,
     drive: AbortHandle,
 }
+
+type Parameters<'a> = &'a [&'a (dyn ToSql + Sync)];
 
 impl Session {
     /// Connects to the first host that takes writes.
@@ -96,8 +104,43 @@ impl Session {
         };
         client.batch_execute(SETTINGS).await?;
         client.batch_execute(PLANS).await?;
-        verify(&client, server.unsafe_no_sync).await?;
-        Ok(Session { client, warned, drive })
+        let server = verify(&client, server.unsafe_no_sync).await?;
+        Ok(Session { client, server, statements: Mutex::default(), warned, drive })
+    }
+
+    /// A statement that the server has parsed once for this session, so that it is executed in one round trip.
+    pub(super) async fn statement(&self, sql: &str) -> Result<Statement, Error> {
+        let known = self.statements().get(sql).cloned();
+        if let Some(statement) = known {
+            return Ok(statement);
+        }
+        let statement = self.client.prepare(sql).await?;
+        self.statements().insert(sql.to_owned(), statement.clone());
+        Ok(statement)
+    }
+
+    pub(super) async fn query(&self, sql: &str, parameters: Parameters<'_>) -> Result<Vec<Row>, Error> {
+        Ok(self.client.query(&self.statement(sql).await?, parameters).await?)
+    }
+
+    pub(super) async fn query_one(&self, sql: &str, parameters: Parameters<'_>) -> Result<Row, Error> {
+        Ok(self.client.query_one(&self.statement(sql).await?, parameters).await?)
+    }
+
+    pub(super) async fn query_opt(
+        &self,
+        sql: &str,
+        parameters: Parameters<'_>,
+    ) -> Result<Option<Row>, Error> {
+        Ok(self.client.query_opt(&self.statement(sql).await?, parameters).await?)
+    }
+
+    pub(super) async fn execute(&self, sql: &str, parameters: Parameters<'_>) -> Result<u64, Error> {
+        Ok(self.client.execute(&self.statement(sql).await?, parameters).await?)
+    }
+
+    fn statements(&self) -> std::sync::MutexGuard<'_, HashMap<String, Statement>> {
+        self.statements.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Closes the connection although statements are not answered. Without this, a dropped session stays open until they are.
@@ -131,7 +174,8 @@ where
     heard(Heard::End);
 }
 
-async fn verify(client: &Client, unsafe_no_sync: bool) -> Result<(), Error> {
+/// Returns when the server was started.
+async fn verify(client: &Client, unsafe_no_sync: bool) -> Result<i64, Error> {
     let row = client.query_one(VERIFY, &[]).await?;
     let (version, is_set, is_synced): (i32, bool, bool) = (row.get(0), row.get(1), row.get(2));
     let (is_replica, pid): (bool, i32) = (row.get(3), row.get(4));
@@ -153,5 +197,5 @@ async fn verify(client: &Client, unsafe_no_sync: bool) -> Result<(), Error> {
             "fsync or full_page_writes is off, so a power failure would undo acknowledged work; turn both on",
         );
     }
-    Ok(())
+    Ok(row.get(5))
 }

@@ -139,6 +139,8 @@ impl Feed {
         self.change(|state| {
             (state.epoch, state.is_serving, state.durable) = (epoch, false, recent.last().next);
             state.ring = Some(recent.bare());
+            // What they have received is of an earlier ring.
+            state.subscribers.clear();
         });
     }
 
@@ -223,13 +225,14 @@ impl Feed {
 }
 
 impl Batches {
-    /// Whether a subscriber is among those that get the stream. Of two with the same name the later one lives.
-    fn is_chosen(&self, id: u64, hot_standbys: usize) -> bool {
-        let Some(own) = self.subscribers.get(&id) else { return false };
+    /// Whether a subscriber is among those that get the stream. Of two with the same name the later one lives. None for one that
+    /// subscribed to an earlier ring.
+    fn is_chosen(&self, id: u64, hot_standbys: usize) -> Option<bool> {
+        let own = self.subscribers.get(&id)?;
         let before = |(other, subscriber): (&u64, &Subscriber)| {
             subscriber.rank > own.rank || (subscriber.rank == own.rank && *other > id)
         };
-        self.subscribers.iter().filter(|each| before(*each)).count() < hot_standbys
+        Some(self.subscribers.iter().filter(|each| before(*each)).count() < hot_standbys)
     }
 }
 
@@ -293,7 +296,7 @@ impl Subscription {
     fn find(&mut self) -> Option<Option<Fed>> {
         let state = self.feed.state();
         let ring = state.ring.as_ref()?;
-        if !state.is_chosen(self.id, self.feed.0.options.hot_standbys) {
+        if !state.is_chosen(self.id, self.feed.0.options.hot_standbys)? {
             // A stream that was begun goes to another standby now.
             return (!self.has_begun).then_some(None);
         }
@@ -422,5 +425,25 @@ mod tests {
         assert!(feed.received(next, pending()).await);
         assert!(!lacks.load(Ordering::Acquire));
         assert!(owned(1, false).received(next, pending()).now_or_never().is_some(), "nobody asked for it");
+    }
+
+    /// The node was replaced and owns the ledger again, and a failover has undone what the standby had received.
+    #[tokio::test]
+    async fn receipts_of_an_earlier_ownership_count_for_nothing() {
+        let feed = owned(1, true);
+        let mut standby = feed.subscribe("b", 1, origin()).await;
+        let mut waiting = feed.subscribe("a", 1, origin()).await;
+        let (undone, other) = (row(origin(), 10), row(origin(), 20));
+        feed.publish(&undone);
+        assert_eq!((sent(&mut standby).len() + sent(&mut waiting).len()), 2);
+        standby.receipts().received(undone.place.next);
+        waiting.receipts().received(undone.place.next);
+        feed.end();
+        feed.begin_after(origin(), 3);
+        feed.publish(&other);
+        assert!(feed.received(other.place.next, pending()).now_or_never().is_none());
+        standby.receipts().received(other.place.next);
+        assert!(feed.received(other.place.next, pending()).now_or_never().is_none());
+        assert!(standby.next().await.is_none() && waiting.next().await.is_none(), "they subscribe again");
     }
 }

@@ -43,8 +43,7 @@ impl Membership {
         );
         let (epoch, next) = (epoch as i64, durable_next.0 as i64);
         let (node, _) = self.identity();
-        let client = &self.session().await?.client;
-        Ok(client.execute(&sql, &[&shard, &epoch, &next, &node]).await? > 0)
+        Ok(self.session().await?.execute(&sql, &[&shard, &epoch, &next, &node]).await? > 0)
     }
 
     /// Whether the server is the one that the last owner has found complete, and no node knows of more.
@@ -55,7 +54,7 @@ impl Membership {
              (SELECT 1 FROM lessor.node WHERE applied > \
               (SELECT next FROM lessor.batch WHERE shard = $1 ORDER BY first DESC LIMIT 1))"
         );
-        Ok(self.session().await?.client.query_one(&sql, &[&shard]).await?.get(0))
+        Ok(self.session().await?.query_one(&sql, &[&shard]).await?.get(0))
     }
 
     /// Writes down what this node holds.
@@ -65,8 +64,7 @@ impl Membership {
             "UPDATE lessor.node SET held_epoch = $3, held = $4, held_on = {SERVER} WHERE node = $1 AND instance = $2"
         );
         let (epoch, next) = (holding.epoch as i64, holding.next.0 as i64);
-        let client = &self.session().await?.client;
-        client.execute(&sql, &[&node, &instance, &epoch, &next]).await?;
+        self.session().await?.execute(&sql, &[&node, &instance, &epoch, &next]).await?;
         Ok(())
     }
 
@@ -77,7 +75,7 @@ impl Membership {
             "SELECT node, held_on = {SERVER}, held_epoch, held, (extract(epoch FROM now() - seen) * 1000)::int8 \
              FROM lessor.node WHERE hot AND NOT draining AND instance NOT IN (0, $1) ORDER BY node"
         );
-        let rows = self.session().await?.client.query(&sql, &[&instance]).await?;
+        let rows = self.session().await?.query(&sql, &[&instance]).await?;
         let rival = |row: &tokio_postgres::Row| Rival {
             node: row.get(0),
             holding: row

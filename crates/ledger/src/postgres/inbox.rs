@@ -58,7 +58,7 @@ impl Inbox {
     /// The oldest rows of a database that holds everything up to `durable`.
     pub async fn rows(&mut self, durable: Position) -> Result<Vec<InboxRow>, Error> {
         let (shard, durable) = (self.database.shard(), durable.0 as i64);
-        let rows = self.session().await?.client.query(READ, &[&shard, &durable, &MAX_ROWS]).await?;
+        let rows = self.session().await?.query(READ, &[&shard, &durable, &MAX_ROWS]).await?;
         let rows = rows.iter().map(|row| {
             let id: [u8; 16] = row.get::<_, &[u8]>(0).try_into().unwrap_or_default();
             InboxRow {
@@ -77,14 +77,14 @@ impl Inbox {
     pub async fn remove(&mut self, ids: &[TaskId]) -> Result<(), Error> {
         let ids: Vec<String> = ids.iter().map(TaskId::to_string).collect();
         let sql = "DELETE FROM lessor.inbox WHERE id = ANY($1::text[]::uuid[])";
-        self.session().await?.client.execute(sql, &[&ids]).await?;
+        self.session().await?.execute(sql, &[&ids]).await?;
         Ok(())
     }
 
     /// Leaves a row for later, with the reason.
     pub async fn refuse(&mut self, id: TaskId, why: &str) -> Result<(), Error> {
         let sql = "UPDATE lessor.inbox SET refused = $2, retry_at = now() + interval '5 seconds' WHERE id = $1::text::uuid";
-        self.session().await?.client.execute(sql, &[&id.to_string(), &why]).await?;
+        self.session().await?.execute(sql, &[&id.to_string(), &why]).await?;
         Ok(())
     }
 

@@ -13,6 +13,7 @@ use super::batch_row::{Place, position};
 use super::feed::Feed;
 use super::kept::Kept;
 use super::reader::PostgresReader;
+use super::ready_session::writer_runtime;
 use super::shared::Database;
 use super::snapshot::Sink;
 use super::sql_table::SqlTable;
@@ -42,18 +43,26 @@ impl PostgresLedger {
     /// Opens the ledger behind its last batch.
     pub fn open(database: Database) -> Result<PostgresLedger, LedgerError> {
         let shard = database.shard();
-        let last = database.run(move |session| async move {
+        let (last, server) = database.run(move |session| async move {
             let sql =
                 "SELECT first, next, link FROM lessor.batch WHERE shard = $1 ORDER BY first DESC LIMIT 1";
-            let row = session.client.query_opt(sql, &[&shard]).await?;
-            row.as_ref().map(Place::read).ok_or_else(|| Error::Damaged("a shard has no batch".to_owned()))?
+            let row = session.query_opt(sql, &[&shard]).await?;
+            let row = row.ok_or_else(|| Error::Damaged("a shard has no batch".to_owned()))?;
+            Ok((Place::read(&row)?, session.server))
         })?;
         database.set_last_durable(Some(last));
-        let runtime =
-            tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Error::from)?;
+        let mut appender = Appender::new(SqlTable(database.clone()), last);
+        let ready = database.take_ready_session().and_then(|ready| ready.check(server));
+        let runtime = match ready {
+            Some((session, runtime)) => {
+                appender.set_session(session);
+                runtime
+            }
+            None => writer_runtime()?,
+        };
         Ok(PostgresLedger {
             reader: PostgresReader::new(database.clone()),
-            appender: Appender::new(SqlTable(database.clone()), last),
+            appender,
             database,
             runtime: Some(runtime),
             stop: watch::Sender::new(false),
@@ -259,7 +268,7 @@ fn tables_position(database: &Database) -> Result<Position, Error> {
     let shard = database.shard();
     database.run(move |session| async move {
         let sql = "SELECT position FROM lessor.projected WHERE shard = $1";
-        let row = session.client.query_opt(sql, &[&shard]).await?;
+        let row = session.query_opt(sql, &[&shard]).await?;
         let row = row.ok_or_else(|| Error::Damaged("a shard has no row in lessor.table_state".to_owned()))?;
         Ok(position(row.get(0)))
     })

@@ -196,11 +196,11 @@ impl Membership {
             &takes_name,
             is_hot,
         ];
-        if session.client.execute(ANNOUNCE, &parameters).await? > 0 {
+        if session.execute(ANNOUNCE, &parameters).await? > 0 {
             return Ok(NameHolder::This);
         }
         let sql = "SELECT address, instance, (extract(epoch FROM seen) * 1000000)::int8 FROM lessor.node WHERE node = $1";
-        let holder = session.client.query_opt(sql, &[&node]).await?;
+        let holder = session.query_opt(sql, &[&node]).await?;
         // A row that went away in between is written the next time.
         Ok(holder.map_or(NameHolder::This, |row| NameHolder::Other {
             address: row.get(0),
@@ -213,7 +213,7 @@ impl Membership {
     pub async fn order_drain(&mut self, node: &str) -> Result<bool, Error> {
         let session = self.session().await?;
         let sql = "UPDATE lessor.node SET draining = true WHERE node = $1";
-        let is_known = session.client.execute(sql, &[&node]).await? > 0;
+        let is_known = session.execute(sql, &[&node]).await? > 0;
         notify(&session.client).await?;
         Ok(is_known)
     }
@@ -223,7 +223,7 @@ impl Membership {
         let node = self.database.options().node.clone();
         let session = self.session().await?;
         let observe = OBSERVE.replace("{HELD}", HELD);
-        let row = session.client.query_one(&observe, &[&shard, &LOCK_CLASS, &node, &instance]).await?;
+        let row = session.query_one(&observe, &[&shard, &LOCK_CLASS, &node, &instance]).await?;
         let owner = row.get::<_, Option<String>>(2).map(|node| OwnerRow {
             node,
             address: row.get(3),
@@ -245,7 +245,7 @@ impl Membership {
         let sql = format!(
             "SELECT EXISTS (SELECT 1 FROM {HELD} AND pid = pg_backend_pid()) OR pg_try_advisory_lock($2, $1)"
         );
-        Ok(session.client.query_one(&sql, &[&shard, &LOCK_CLASS]).await?.get(0))
+        Ok(session.query_one(&sql, &[&shard, &LOCK_CLASS]).await?.get(0))
     }
 
     /// Ends the session of an owner that was replaced, so that its lock is free.
@@ -253,7 +253,7 @@ impl Membership {
         let shard = self.database.shard();
         let session = self.session().await?;
         let sql = format!("SELECT pg_terminate_backend(pid) FROM {HELD} AND pid <> pg_backend_pid()");
-        session.client.query(&sql, &[&shard, &LOCK_CLASS]).await?;
+        session.query(&sql, &[&shard, &LOCK_CLASS]).await?;
         Ok(())
     }
 
@@ -271,7 +271,7 @@ impl Membership {
         let (epoch, time) = (owner.epoch as i64, time_ms as i64);
         let parameters: [&(dyn ToSql + Sync); 7] =
             [&shard, &owner.node, &owner.address, &epoch, &reason, &time, &instance];
-        if session.client.execute(sql, &parameters).await? > 0 {
+        if session.execute(sql, &parameters).await? > 0 {
             notify(&session.client).await?;
         }
         Ok(())
@@ -283,7 +283,7 @@ impl Membership {
         let (node, instance) = self.identity();
         let session = self.session().await?;
         let sql = "UPDATE lessor.node SET beat = $3, seen = now() WHERE node = $1 AND instance = $2";
-        Ok(session.client.execute(sql, &[&node, &instance, &(time_ms as i64)]).await? > 0)
+        Ok(session.execute(sql, &[&node, &instance, &(time_ms as i64)]).await? > 0)
     }
 
     /// Says whether the owner sends its batches to this node.
@@ -291,7 +291,7 @@ impl Membership {
         let (node, instance) = self.identity();
         let session = self.session().await?;
         let sql = "UPDATE lessor.node SET fed = $3 WHERE node = $1 AND instance = $2";
-        session.client.execute(sql, &[&node, &instance, &is_fed]).await?;
+        session.execute(sql, &[&node, &instance, &is_fed]).await?;
         Ok(())
     }
 
@@ -299,7 +299,7 @@ impl Membership {
     pub async fn unlock(&mut self) -> Result<(), Error> {
         let shard = self.database.shard();
         let session = self.session().await?;
-        session.client.query("SELECT pg_advisory_unlock($1, $2)", &[&LOCK_CLASS, &shard]).await?;
+        session.query("SELECT pg_advisory_unlock($1, $2)", &[&LOCK_CLASS, &shard]).await?;
         Ok(())
     }
 
@@ -314,7 +314,7 @@ impl Membership {
         let (node, instance) = self.identity();
         let session = self.session().await?;
         let sql = "DELETE FROM lessor.node WHERE node = $1 AND instance IN (0, $2)";
-        session.client.execute(sql, &[&node, &instance]).await?;
+        session.execute(sql, &[&node, &instance]).await?;
         notify(&session.client).await
     }
 
@@ -324,7 +324,7 @@ impl Membership {
         let session = self.session().await?;
         let sql = "SELECT node, address FROM lessor.node WHERE instance NOT IN (0, $1) AND hot \
                    AND NOT draining AND seen > now() - interval '6 seconds' ORDER BY node";
-        let rows = session.client.query(sql, &[&instance]).await?;
+        let rows = session.query(sql, &[&instance]).await?;
         Ok(rows.iter().map(|row| (row.get(0), row.get(1))).collect())
     }
 
@@ -334,7 +334,7 @@ impl Membership {
         let session = self.session().await?;
         let sql = "SELECT node, address, version, (extract(epoch FROM now() - seen) * 1000)::int8, applied, instance, \
                    draining, connections, fed FROM lessor.node ORDER BY node";
-        let nodes = session.client.query(sql, &[]).await?;
+        let nodes = session.query(sql, &[]).await?;
         let node = |row: &tokio_postgres::Row| NodeRow {
             node: row.get(0),
             address: row.get(1),
@@ -352,7 +352,7 @@ impl Membership {
                          ORDER BY first DESC LIMIT 1) AS next \
                          FROM lessor.cluster, generate_series(0, shards - 1) AS shards (shard)) AS last \
                    LEFT JOIN lessor.shard_owner AS owner USING (shard) ORDER BY shard";
-        let shards = session.client.query(sql, &[]).await?;
+        let shards = session.query(sql, &[]).await?;
         let shard = |row: &tokio_postgres::Row| ShardRow {
             shard: row.get::<_, i32>(0) as u32,
             owner: row.get::<_, Option<String>>(1).map(|node| OwnerRow {

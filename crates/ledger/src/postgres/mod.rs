@@ -21,6 +21,7 @@ mod membership;
 mod offsets;
 mod page;
 mod reader;
+mod ready_session;
 mod recent;
 mod rules;
 mod schema;

@@ -17,7 +17,7 @@ impl OffsetRows {
         Ok(self.0.run(move |session| async move {
             let sql =
                 "SELECT projection, at FROM lessor.projection_offset WHERE shard = $1 ORDER BY projection";
-            let rows = session.client.query(sql, &[&shard]).await?;
+            let rows = session.query(sql, &[&shard]).await?;
             Ok(rows.iter().map(|row| (row.get(0), position(row.get(1)))).collect())
         })?)
     }
@@ -28,7 +28,7 @@ impl ProjectionOffsets for OffsetRows {
         let (shard, projection) = (self.0.shard(), projection.to_owned());
         Ok(self.0.run(move |session| async move {
             let sql = "SELECT at FROM lessor.projection_offset WHERE shard = $1 AND projection = $2";
-            let row = session.client.query_opt(sql, &[&shard, &projection]).await?;
+            let row = session.query_opt(sql, &[&shard, &projection]).await?;
             Ok(row.map(|row| position(row.get(0))))
         })?)
     }
@@ -41,7 +41,7 @@ impl ProjectionOffsets for OffsetRows {
             let sql = "INSERT INTO lessor.projection_offset VALUES ($1, $2, $3, $4) \
                        ON CONFLICT (shard, projection) DO UPDATE SET at = excluded.at, epoch = excluded.epoch \
                        WHERE projection_offset.epoch <= excluded.epoch";
-            session.client.execute(sql, &[&shard, &projection, &at, &epoch]).await?;
+            session.execute(sql, &[&shard, &projection, &at, &epoch]).await?;
             Ok(())
         })?)
     }

@@ -68,7 +68,7 @@ fn missing(database: &Database, expected: Position, found: Position) -> Result<E
         let sql = format!(
             "SELECT EXISTS (SELECT 1 FROM lessor.batch WHERE shard = $1 AND first < $2 AND {HOLDS_RECORDS})"
         );
-        Ok(session.client.query_one(&sql, &[&shard, &before]).await?.get::<_, bool>(0))
+        Ok(session.query_one(&sql, &[&shard, &before]).await?.get::<_, bool>(0))
     })?;
     Ok(match has_older {
         true => Error::Damaged(format!("batches before position {found} are missing")),
@@ -83,7 +83,7 @@ async fn fetch_from(session: Arc<Session>, shard: i32, from: Position) -> Result
          ORDER BY first DESC LIMIT 1"
     );
     let from = from.0.max(1) as i64;
-    let row = session.client.query_opt(&before, &[&shard, &from]).await?;
+    let row = session.query_opt(&before, &[&shard, &from]).await?;
     let holds = row.filter(|row| row.get::<_, i64>(1) > from);
     let first = holds.map_or(from, |row| row.get(0));
     fetch(&session, shard, first).await
@@ -100,7 +100,6 @@ async fn fetch(session: &Session, shard: i32, first: i64) -> Result<Vec<BatchRow
          FROM (SELECT * FROM lessor.batch WHERE shard = $1 AND first >= $2 AND {HOLDS_RECORDS} ORDER BY first LIMIT $3) AS batch) AS page \
          WHERE before < $4::int8 ORDER BY first"
     );
-    let page = session.client.prepare(&page).await?;
-    let rows = session.client.query(&page, &[&shard, &first, &PAGE_ROWS, &PAGE_BYTES]).await?;
+    let rows = session.query(&page, &[&shard, &first, &PAGE_ROWS, &PAGE_BYTES]).await?;
     rows.iter().map(BatchRow::read).collect()
 }

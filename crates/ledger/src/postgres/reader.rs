@@ -44,7 +44,7 @@ impl PostgresReader {
         let place = self.database.run(move |session| async move {
             let sql = "SELECT first, next, link FROM lessor.batch WHERE shard = $1 AND first < $2 \
                        ORDER BY first DESC LIMIT 1";
-            session.client.query_opt(sql, &[&shard, &before]).await?.as_ref().map(Place::read).transpose()
+            session.query_opt(sql, &[&shard, &before]).await?.as_ref().map(Place::read).transpose()
         })?;
         Ok(place.filter(|place| place.next == next))
     }
@@ -61,7 +61,7 @@ impl PostgresReader {
                 "SELECT {COLUMNS} FROM lessor.batch WHERE shard = $1 AND first <= $2 AND {HOLDS_RECORDS} \
                  ORDER BY first DESC LIMIT 1"
             );
-            session.client.query_opt(&sql, &[&shard, &wanted]).await?.as_ref().map(BatchRow::read).transpose()
+            session.query_opt(&sql, &[&shard, &wanted]).await?.as_ref().map(BatchRow::read).transpose()
         })?;
         let Some(row) = row.filter(|row| at < row.place.next) else { return Ok(None) };
         let unpacked = Arc::new(Unpacked { body: row.unpack()?, row });
@@ -89,7 +89,7 @@ impl Reader for PostgresReader {
             let sql = format!(
                 "SELECT first FROM lessor.batch WHERE shard = $1 AND {HOLDS_RECORDS} ORDER BY first LIMIT 1"
             );
-            Ok(session.client.query_opt(&sql, &[&shard]).await?.map(|row| position(row.get(0))))
+            Ok(session.query_opt(&sql, &[&shard]).await?.map(|row| position(row.get(0))))
         })?;
         first.map_or_else(|| self.next(), Ok)
     }
@@ -102,7 +102,7 @@ impl Reader for PostgresReader {
         let shard = self.database.shard();
         Ok(self.database.run(move |session| async move {
             let sql = "SELECT next FROM lessor.batch WHERE shard = $1 ORDER BY first DESC LIMIT 1";
-            let row = session.client.query_opt(sql, &[&shard]).await?;
+            let row = session.query_opt(sql, &[&shard]).await?;
             row.map(|row| position(row.get(0)))
                 .ok_or_else(|| Error::Damaged("a shard has no batch".to_owned()))
         })?)
@@ -242,7 +242,7 @@ impl Reader for PostgresReader {
         let shard = self.database.shard();
         let bytes = self.database.run(move |session| async move {
             let sql = "SELECT coalesce(sum(length(body)), 0)::int8 FROM lessor.batch WHERE shard = $1";
-            Ok(session.client.query_one(sql, &[&shard]).await?.get::<_, i64>(0))
+            Ok(session.query_one(sql, &[&shard]).await?.get::<_, i64>(0))
         });
         // It is only for a progress bar.
         bytes.map_or(0, |bytes| bytes as u64)

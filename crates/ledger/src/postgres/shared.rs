@@ -2,12 +2,13 @@
 
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::runtime::Runtime;
 
 use super::batch_row::Place;
 use super::connection::{READER, Session};
+use super::ready_session::ReadySession;
 use super::schema::{Cluster, migrate, read_cluster, read_current_cluster};
 use super::tables::Context;
 use super::{Error, Options, Server};
@@ -29,6 +30,8 @@ struct Inner {
     /// read.
     last_durable: Mutex<Option<Place>>,
     holds: Mutex<Holds>,
+    /// For the writer that takes over next.
+    ready: Mutex<Option<ReadySession>>,
     /// A snapshot was stored since the last trim.
     trim_is_due: AtomicBool,
 }
@@ -92,6 +95,7 @@ impl Database {
             session: tokio::sync::Mutex::new(Some(Arc::new(session))),
             last_durable: Mutex::default(),
             holds: Mutex::default(),
+            ready: Mutex::default(),
             trim_is_due: AtomicBool::new(false),
         })))
     }
@@ -147,6 +151,32 @@ impl Database {
     /// Records from this position on must not be read.
     pub(super) fn readable(&self) -> Position {
         self.last_durable().map_or(Position(u64::MAX), |last| last.next)
+    }
+
+    /// Opens a session for appends, which the writer that takes over next begins with.
+    pub fn prepare_to_write(&self) -> Result<(), Error> {
+        let session = ReadySession::open(self)?;
+        self.ready().replace(session);
+        Ok(())
+    }
+
+    /// Whether a session for the next writer was opened.
+    pub fn is_prepared_to_write(&self) -> bool {
+        self.ready().is_some()
+    }
+
+    /// The session that was opened for the next writer, which may be broken. Without a use, it is closed.
+    pub(super) fn take_ready_session(&self) -> Option<ReadySession> {
+        self.ready().take()
+    }
+
+    /// Closes the session for the next writer: the next one may need to be one with another server.
+    pub fn end_preparation(&self) {
+        drop(self.take_ready_session());
+    }
+
+    fn ready(&self) -> MutexGuard<'_, Option<ReadySession>> {
+        self.0.ready.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn note_snapshot(&self) {

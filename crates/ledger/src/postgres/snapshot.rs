@@ -23,7 +23,7 @@ pub(super) fn list(database: &Database) -> Result<Vec<SnapshotInfo>, Error> {
     let shard = database.shard();
     database.run(move |session| async move {
         let sql = "SELECT id::text, begin_, end_ FROM lessor.snapshot WHERE shard = $1 ORDER BY begin_, end_";
-        let rows = session.client.query(sql, &[&shard]).await?;
+        let rows = session.query(sql, &[&shard]).await?;
         let info = |row: &tokio_postgres::Row| SnapshotInfo {
             name: row.get(0),
             begin: position(row.get(1)),
@@ -48,7 +48,7 @@ pub(super) struct Sink {
 impl Sink {
     pub(super) fn begin(database: &Database, begin: Position) -> Result<Sink, Error> {
         let id = database.run(|session| async move {
-            Ok(session.client.query_one("SELECT gen_random_uuid()::text", &[]).await?.get::<_, String>(0))
+            Ok(session.query_one("SELECT gen_random_uuid()::text", &[]).await?.get::<_, String>(0))
         })?;
         let has_writer = database.last_durable().is_some();
         Ok(Sink {
@@ -74,7 +74,7 @@ impl SnapshotSink for Sink {
                 let sql = "INSERT INTO lessor.snapshot_block (shard, id, n, crc, body) \
                            VALUES ($1, $2::text::uuid, $3, $4, $5)";
                 let crc = i64::from(crc32c::crc32c(&body));
-                session.client.execute(sql, &[&shard, &id, &n, &crc, &body]).await?;
+                session.execute(sql, &[&shard, &id, &n, &crc, &body]).await?;
                 Ok(())
             })
             .map_err(LedgerError::from)?;
@@ -99,7 +99,7 @@ impl SnapshotSink for Sink {
                 let link = last.map(|last| last.link.0.to_vec());
                 let parameters: [&(dyn ToSql + Sync); 8] =
                     [&shard, &id, &begin, &end, &blocks, &bytes, &first, &link];
-                match session.client.execute(FINISH, &parameters).await? {
+                match session.execute(FINISH, &parameters).await? {
                     0 => Err(Error::Refused(UNFINISHED.to_owned())),
                     _ => Ok(()),
                 }
@@ -118,7 +118,7 @@ impl Drop for Sink {
             let (shard, id) = (self.database.shard(), std::mem::take(&mut self.id));
             drop(self.database.begin(move |session| async move {
                 let sql = "DELETE FROM lessor.snapshot_block WHERE shard = $1 AND id = $2::text::uuid";
-                session.client.execute(sql, &[&shard, &id]).await?;
+                session.execute(sql, &[&shard, &id]).await?;
                 Ok(())
             }));
         }
@@ -139,7 +139,7 @@ impl BlockRows {
     pub(super) fn open(database: &Database, info: &SnapshotInfo) -> Result<BlockRows, Error> {
         let (shard, id) = (database.shard(), info.name.clone());
         let blocks = database.run(move |session| async move {
-            let row = session.client.query_opt(BLOCKS, &[&shard, &id]).await?;
+            let row = session.query_opt(BLOCKS, &[&shard, &id]).await?;
             row.map(|row| row.get(0)).ok_or(Error::SnapshotGone)
         })?;
         Ok(BlockRows { database: database.clone(), info: info.clone(), blocks, next: 0 })
@@ -164,9 +164,9 @@ impl SnapshotSource for BlockRows {
         let found = self.database.run(move |session| async move {
             let sql = "SELECT crc, body FROM lessor.snapshot_block \
                        WHERE shard = $1 AND id = $2::text::uuid AND n = $3";
-            let row = session.client.query_opt(sql, &[&shard, &id, &n]).await?;
+            let row = session.query_opt(sql, &[&shard, &id, &n]).await?;
             // A trim removes the snapshot first, and then its blocks.
-            if row.is_none() && session.client.query_opt(BLOCKS, &[&shard, &id]).await?.is_none() {
+            if row.is_none() && session.query_opt(BLOCKS, &[&shard, &id]).await?.is_none() {
                 return Err(Error::SnapshotGone);
             }
             Ok(row.map(|row| (row.get::<_, i64>(0), row.get::<_, Vec<u8>>(1))))

@@ -86,6 +86,17 @@ impl BatchTable for SqlTable {
 }
 
 impl Open {
+    /// When the server was started.
+    pub(super) fn server(&self) -> i64 {
+        self.session.server
+    }
+
+    /// Whether the server answers, and takes writes.
+    pub(super) async fn is_usable(&self) -> bool {
+        let row = self.session.query_one("SELECT pg_is_in_recovery()", &[]).await;
+        row.is_ok_and(|row| !row.get::<_, bool>(0))
+    }
+
     /// Returns how many rows were inserted: none when the row before is not there.
     async fn insert(&self, shard: i32, before: Place, row: &BatchRow) -> Result<u64, Error> {
         let (first, next) = (row.place.first.0 as i64, row.place.next.0 as i64);
@@ -125,7 +136,7 @@ impl Open {
 }
 
 async fn stored(session: &Session, shard: i32, from: Position, limit: usize) -> Result<Vec<Place>, Error> {
-    let rows = session.client.query(COMPARE, &[&shard, &(from.0 as i64), &(limit as i64)]).await?;
+    let rows = session.query(COMPARE, &[&shard, &(from.0 as i64), &(limit as i64)]).await?;
     rows.iter().map(Place::read).collect()
 }
 

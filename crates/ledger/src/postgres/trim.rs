@@ -28,9 +28,9 @@ fn remove_snapshot(database: &Database, id: String) -> Result<(), Error> {
     database.run(move |session| async move {
         // The row first: what is without it is no snapshot.
         let sql = "DELETE FROM lessor.snapshot WHERE shard = $1 AND id = $2::text::uuid";
-        session.client.execute(sql, &[&shard, &id]).await?;
+        session.execute(sql, &[&shard, &id]).await?;
         let sql = "DELETE FROM lessor.snapshot_block WHERE shard = $1 AND id = $2::text::uuid";
-        session.client.execute(sql, &[&shard, &id]).await?;
+        session.execute(sql, &[&shard, &id]).await?;
         Ok(())
     })
 }
@@ -41,7 +41,7 @@ fn remove_leftovers(database: &Database) -> Result<(), Error> {
     database.run(move |session| async move {
         let sql = "DELETE FROM lessor.snapshot_block AS block WHERE shard = $1 AND made < now() - interval '1 hour' \
                    AND NOT EXISTS (SELECT 1 FROM lessor.snapshot WHERE shard = $1 AND id = block.id)";
-        session.client.execute(sql, &[&shard]).await?;
+        session.execute(sql, &[&shard]).await?;
         Ok(())
     })
 }
@@ -57,7 +57,7 @@ fn remove_history(database: &Database, floor: Position, now_ms: u64) -> Result<(
         let sql = "SELECT max(next) FROM (SELECT next, at, sum(length(body)) OVER (ORDER BY first DESC) AS bytes \
                    FROM lessor.batch WHERE shard = $1 AND next <= $2::int8 + 1) AS history \
                    WHERE at < $3 OR bytes > $4::int8";
-        Ok(session.client.query_one(sql, &[&shard, &floor, &oldest_kept, &max_bytes]).await?.get::<_, Option<i64>>(0))
+        Ok(session.query_one(sql, &[&shard, &floor, &oldest_kept, &max_bytes]).await?.get::<_, Option<i64>>(0))
     })?;
     let Some(boundary) = boundary else { return Ok(()) };
     loop {
@@ -65,7 +65,7 @@ fn remove_history(database: &Database, floor: Position, now_ms: u64) -> Result<(
             let sql = "DELETE FROM lessor.batch WHERE shard = $1 AND first IN (SELECT first FROM lessor.batch \
                        WHERE shard = $1 AND next <= $2 AND first < (SELECT max(first) FROM lessor.batch WHERE shard = $1) \
                        ORDER BY first LIMIT $3)";
-            Ok(session.client.execute(sql, &[&shard, &boundary, &ROWS]).await?)
+            Ok(session.execute(sql, &[&shard, &boundary, &ROWS]).await?)
         })?;
         if removed == 0 {
             return Ok(());

@@ -11,6 +11,7 @@ mod migrations;
 mod offsets;
 mod proxy;
 mod readers;
+mod ready_session;
 mod recovery;
 mod refused_sessions;
 mod snapshots;

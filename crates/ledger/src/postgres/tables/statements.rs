@@ -107,16 +107,14 @@ pub(super) async fn follow(
     let statement = format!("WITH gate AS ({FOLLOW}), {tables} SELECT count(*) FROM gate");
     let mut parameters: Vec<&(dyn ToSql + Sync)> = vec![&shard, &from, &to];
     parameters.extend(rows.parameters());
-    let statement = session.client.prepare(&statement).await?;
-    Ok(session.client.query_one(&statement, &parameters).await?.get::<_, i64>(0) == 1)
+    Ok(session.query_one(&statement, &parameters).await?.get::<_, i64>(0) == 1)
 }
 
 /// Writes complete rows, but leaves newer ones as they are.
 pub(super) async fn restore(session: &Session, rows: &TableRows) -> Result<(), Error> {
     let (tables, _) = write_tables(1, Update::UnlessNewer);
     let statement = format!("WITH gate AS (SELECT 1), {tables} SELECT count(*) FROM gate");
-    let statement = session.client.prepare(&statement).await?;
-    session.client.query_one(&statement, &rows.parameters().collect::<Vec<_>>()).await?;
+    session.query_one(&statement, &rows.parameters().collect::<Vec<_>>()).await?;
     Ok(())
 }
 

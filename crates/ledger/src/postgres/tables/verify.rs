@@ -66,7 +66,7 @@ pub fn verify(database: &Database) -> Result<Verified, RecoveryError> {
     let (position, ledger) = moment.run(async |session| {
         session.client.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").await?;
         let sql = "SELECT position, ledger_position FROM lessor.projected WHERE shard = $1";
-        let row = session.client.query_one(sql, &[&shard]).await?;
+        let row = session.query_one(sql, &[&shard]).await?;
         Ok((Position(row.get::<_, i64>(0) as u64), Position(row.get::<_, i64>(1) as u64)))
     })?;
     let (begin, recovery, noted) = despite_trims(&reader, || {
@@ -145,9 +145,8 @@ async fn compare<T>(
          array_remove(ARRAY[{differing}], NULL) AS differing \
          FROM {from} LEFT JOIN lessor.{table} AS stored ON {key}) AS compared WHERE differing <> '{{}}'"
     );
-    let statement = session.client.prepare(&sql).await?;
     let parameters: Vec<&(dyn ToSql + Sync)> = expected.parameters().collect();
-    let rows = session.client.query(&statement, &parameters).await?;
+    let rows = session.query(&sql, &parameters).await?;
     let found = rows.iter().filter_map(|row| {
         let what = if row.get(2) { WhatDiffers::Missing } else { WhatDiffers::Columns(row.get(3)) };
         Some((task_id(row.get(0))?, row.get::<_, Option<i32>>(1).map(|attempt| attempt as u32), what))
@@ -163,13 +162,12 @@ async fn unexpected(
     begin: Position,
     noted: &Changes,
 ) -> Result<BTreeMap<TaskId, Option<u32>>, Error> {
-    let rows =
-        session.client.query("SELECT uuid_send(id) FROM lessor.jobs WHERE shard = $1", &[&shard]).await?;
+    let rows = session.query("SELECT uuid_send(id) FROM lessor.jobs WHERE shard = $1", &[&shard]).await?;
     let jobs = rows.iter().filter_map(|row| task_id(row.get(0))).filter(|id| state.task(*id).is_none());
     let mut found: BTreeMap<_, _> = jobs.map(|id| (id, None)).collect();
     let sql = "SELECT uuid_send(job_id), attempts.attempt, attempts.position FROM lessor.job_attempts AS attempts \
                LEFT JOIN lessor.jobs ON jobs.id = job_id WHERE jobs.shard = $1 OR jobs.id IS NULL";
-    for row in session.client.query(sql, &[&shard]).await? {
+    for row in session.query(sql, &[&shard]).await? {
         let Some(id) = task_id(row.get(0)) else { continue };
         let (attempt, at) = (row.get::<_, i32>(1) as u32, row.get::<_, i64>(2) as u64);
         // Or it ended before the oldest record that is kept.

@@ -11,7 +11,7 @@ use authority::command::{CreateKey, CreateKeyAnswer, RevokeKey, RevokeKeyAnswer}
 use authority::{SecretHash, StoredKey, Time};
 use coordinator::{Handle, Unavailable};
 use tokio::sync::{Mutex, Semaphore, watch};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::identity::{Identity, KEY_IDENTITY};
 use super::secret::is_same;
@@ -21,6 +21,8 @@ const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const MAX_PAUSE: Duration = Duration::from_secs(1);
 /// The time between two reads of the keys that begin because a key is unknown: whoever sends made-up keys causes no more.
 const MISS_PAUSE: Duration = Duration::from_millis(250);
+/// How long the answer to a change waits until this node can read the keys. It reads them later, too.
+const MAX_FOLLOWING: Duration = Duration::from_secs(3);
 /// Most requests with unknown keys that wait for such a read at one time.
 const MAX_MISSES: usize = 1_000;
 
@@ -181,7 +183,7 @@ impl KeyTable {
             return result;
         }
         if !may_begin(&mut turn) {
-            return Ok(());
+            return turn.last.map_or(Ok(()), |(_, result)| result);
         }
         let number = self.0.begun.fetch_add(1, Ordering::AcqRel) + 1;
         let result = handle.keys().await.map(|keys| self.replace(keys));
@@ -221,7 +223,8 @@ impl KeyTable {
             // Also after an error: the outcome may be unknown, and the keys are what the coordinator says. In a cluster its
             // owner tells of what it has decided after all.
             if answer.is_ok() || !handle.has_other_nodes() {
-                table.follow(&handle).await;
+                let following = tokio::spawn(async move { table.follow(&handle).await });
+                timeout(MAX_FOLLOWING, following).await.map_err(|_| Unavailable::OutcomeUnknown)?.ok();
             }
             answer
         });
