@@ -26,6 +26,9 @@ const CHANNEL: &str = "lessor_owner";
 /// that waits for it.
 const SETTINGS: &str = "SET synchronous_commit = local; SET lock_timeout = 4000";
 
+/// A session that is told to end does so within this time, or is not waited for.
+const MAX_TERMINATION_MS: i64 = 1_000;
+
 /// The owner's lock that somebody holds: `$1` is the shard, `$2` the class. The server has locks of other databases too.
 const HELD: &str = "pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 2 AND objid = $1::int4::oid \
     AND classid = $2::int4::oid AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
@@ -248,12 +251,12 @@ impl Membership {
         Ok(session.query_one(&sql, &[&shard, &LOCK_CLASS]).await?.get(0))
     }
 
-    /// Ends the session of an owner that was replaced, so that its lock is free.
+    /// Ends the session of an owner that was replaced, and waits until its lock is free.
     pub async fn end_previous_owner(&mut self) -> Result<(), Error> {
         let shard = self.database.shard();
         let session = self.session().await?;
-        let sql = format!("SELECT pg_terminate_backend(pid) FROM {HELD} AND pid <> pg_backend_pid()");
-        session.query(&sql, &[&shard, &LOCK_CLASS]).await?;
+        let sql = format!("SELECT pg_terminate_backend(pid, $3) FROM {HELD} AND pid <> pg_backend_pid()");
+        session.query(&sql, &[&shard, &LOCK_CLASS, &MAX_TERMINATION_MS]).await?;
         Ok(())
     }
 
