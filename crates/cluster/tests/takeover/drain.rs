@@ -93,3 +93,33 @@ async fn an_owner_that_is_replaced_while_it_hands_over_ends_well() {
     taking.join().unwrap();
     hold.join().unwrap();
 }
+
+/// The sessions that have appended nothing yet, and those that have.
+const READY: &str = "SELECT pid FROM pg_stat_activity WHERE query = 'SELECT pg_is_in_recovery()' AND state = 'idle' \
+                     AND datname = current_database()";
+const APPENDS: &str = "SELECT pid FROM pg_stat_activity WHERE query LIKE '%INSERT INTO lessor.batch%' \
+                       AND pid <> pg_backend_pid() AND datname = current_database()";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hot_standby_has_the_session_ready_with_which_it_takes_over() {
+    let url = test_servers::postgres::shared().create_database();
+    let nodes = Nodes::on(&url);
+    let a = nodes.start("a", Duration::from_secs(3_600));
+    a.handle.submit(task(1)).await.unwrap();
+    assert!(execute(&url, READY).is_empty(), "an owner has its session");
+    let b = nodes.start("b", Duration::from_secs(3_600));
+    let ready = loop {
+        let mut ready = execute(&url, READY);
+        if let Some(pid) = ready.pop() {
+            break pid;
+        }
+    };
+    a.phase.send_replace(Phase::Drain);
+    nodes.owned_by("b").await;
+    b.handle.submit(task(2)).await.unwrap();
+    assert!(execute(&url, APPENDS).contains(&ready));
+    for node in [a, b] {
+        node.phase.send_replace(Phase::End);
+        node.task.await.unwrap().unwrap();
+    }
+}
