@@ -37,21 +37,6 @@ const EXCLUDED: &[(&str, &str)] = &[
     ("task_tokens::made_up_task_tokens_do_not_reach_the_coordinator", STOPPED),
     ("tenant_limits::a_connection_counts_for_its_tenant_until_it_is_closed", CONNECTIONS),
     ("tenant_limits::a_tenant_has_as_many_streams_as_it_may", STREAMS),
-    ("worker_content::a_worker_reads_the_inputs_of_its_lease_and_nothing_else", WORKERS),
-    ("worker_content::a_file_that_could_be_a_directory_opens_nothing_below_it", WORKERS),
-    ("worker_content::inputs_are_hidden_again_when_the_lease_is_over", WORKERS),
-    ("worker_content::inputs_are_hidden_again_when_the_lease_expires", WORKERS),
-    ("worker_content::the_next_holder_of_an_action_reads_its_inputs_and_the_last_one_does_not", WORKERS),
-    ("worker_content::leases_of_the_other_contracts_open_their_inputs_too", WORKERS),
-    ("worker_content::a_lease_from_before_a_restart_opens_its_inputs_when_its_worker_is_back", WORKERS),
-    ("worker_content::a6_the_large_inputs_of_many_leases_are_found_at_once", WORKERS),
-    ("worker_uploads::without_a_lease_nothing_is_uploaded_and_the_refusal_says_why", WORKERS),
-    ("worker_uploads::outputs_are_seen_by_others_when_the_completion_that_names_them_is_committed", WORKERS),
-    ("worker_uploads::the_files_of_an_output_directory_are_seen_with_it", WORKERS),
-    ("worker_uploads::a_digest_that_the_worker_cannot_read_is_no_output_of_its", WORKERS),
-    ("worker_uploads::uploads_are_bounded_for_each_lease", WORKERS),
-    ("worker_uploads::a_task_that_is_no_execution_uploads_what_its_report_names", WORKERS),
-    ("worker_uploads::uploads_outlive_a_restart_and_stay_hidden", WORKERS),
 ];
 
 const CONNECTIONS: &str = "connections are counted on each node";
@@ -60,8 +45,7 @@ const BOUND: &str = "the bound is that of one process";
 const UPLOADS: &str =
     "an upload that was cut off goes on at the node that has its beginning, and begins anew at others";
 const STREAMS: &str = "streams are counted on each node";
-const WORKERS: &str = "a key for workers alone reads and uploads through the node that it leases from";
-const REFUSED: &str = "only the node that refused a completion knows of it";
+const REFUSED: &str = "not yet run with the refusals that nodes tell the owner";
 
 /// The command that runs the suites.
 pub(crate) fn command(root: &Path) -> Command {

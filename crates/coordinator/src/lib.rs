@@ -27,7 +27,10 @@ pub use driver::{
     EMBEDDED_NODE, Failure, INBOX_REQUESTS, Options, ProjectionsEnded, Running, StartError, StartReport,
     start,
 };
-pub use engine::{Activity, Liveness, Registered, Registration, Registry, WorkerStatus};
+pub use engine::{
+    Activity, ChargeUpload, FindHeld, HeldLeases, LeaseHolder, LeaseKey, Liveness, Registered, Registration,
+    Registry, UploadCharge, WorkerStatus,
+};
 pub use handle::{
     BoxFuture, Call, CallReply, ConfigurationFollower, Consistency, DEFAULT_FAILOVER_WAIT, EARLY_MS, Handle,
     Inbound, NodeAddress, Notice, NoticeSource, Notices, OwnerHint, Peer, PeerError, RegistryCall,

@@ -10,7 +10,7 @@ use authority::{
 };
 use smallvec::{SmallVec, smallvec};
 
-use crate::engine::{DiskSpace, MAX_DRAINED, Registered};
+use crate::engine::{ChargeUpload, DiskSpace, FindHeld, HeldLeases, MAX_DRAINED, Registered, UploadCharge};
 
 #[derive(Clone, Debug)]
 pub enum Request {
@@ -166,6 +166,10 @@ pub enum Read {
         tenant: Arc<str>,
         names: Arc<[String]>,
     },
+    /// Which leases a worker identity holds.
+    Held(Box<FindHeld>),
+    /// Counts an upload for a lease that a worker identity holds. Nothing is recorded, and a repeat counts again.
+    ChargeUpload(ChargeUpload),
 }
 
 /// What a waiter waits for.
@@ -208,6 +212,8 @@ pub enum Reply {
     Status(Status),
     Depths(Vec<Depth>),
     Tenant(Box<TenantStatus>),
+    Held(Box<HeldLeases>),
+    UploadCharged(UploadCharge),
     Unavailable(Unavailable),
 }
 
@@ -316,6 +322,8 @@ pub enum Unavailable {
         "no standby receives what is recorded, and answers wait for one (cluster.answers_wait_for_standby): start another node"
     )]
     NoStandby,
+    #[error("this node and the one that owns the ledger do not understand each other: their versions differ")]
+    NotUnderstood,
     #[error("the disk is full: nothing can be recorded until space is freed")]
     NoSpace,
     #[error(

@@ -2,6 +2,8 @@
 
 #[path = "memory_backend/failover.rs"]
 mod failover;
+#[path = "memory_backend/lease_holders.rs"]
+mod lease_holders;
 #[path = "memory_backend/repeats.rs"]
 mod repeats;
 mod support;

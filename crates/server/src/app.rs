@@ -6,9 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use authority::LeaseRef;
 use authority::command::{Grant, LeaseTasks, ReportCompletion, ReportFailure, Verdict};
+use authority::{HeldLease, LeaseRef};
 use coordinator::Handle;
+use execution::EXECUTION_QUEUE;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use url::Url;
@@ -270,17 +271,18 @@ impl App {
         }
     }
 
-    /// Notes that the caller holds a lease, so that it may read the inputs and upload the outputs.
-    pub(crate) fn note_lease(&self, caller: &Caller, lease: &LeaseRef) {
+    /// Notes that the caller holds leases, so that it may read the inputs and upload the outputs.
+    pub(crate) async fn note_leases(&self, caller: &Caller, leases: &[LeaseRef]) {
         if let Some(executions) = &self.executions {
-            executions.worker_access.note_lease(caller, lease);
+            executions.worker_access.note_leases(caller, leases).await;
         }
     }
 
     /// Notes the leases that were granted to the caller.
-    pub(crate) fn note_grants(&self, caller: &Caller, grants: &[Grant]) {
+    pub(crate) async fn note_grants(&self, caller: &Caller, grants: &[Grant]) {
         if self.executions.is_some() {
-            grants.iter().for_each(|grant| self.note_lease(caller, &grant.lease_ref()));
+            let leases: Vec<LeaseRef> = grants.iter().map(Grant::lease_ref).collect();
+            self.note_leases(caller, &leases).await;
         }
     }
 
@@ -319,11 +321,13 @@ impl App {
         self.executions.as_ref().is_some_and(|executions| has_others || !executions.in_flight.is_idle())
     }
 
-    /// Whether the completion of an execution under this lease was refused without a verdict.
-    pub(crate) fn is_completion_refused(&self, lease: &LeaseRef) -> bool {
-        let is_refused =
-            |executions: &Executions| executions.in_flight.is_refused(lease.task, lease.fencing_token);
-        self.executions.as_ref().is_some_and(is_refused)
+    /// Leaves out the leases under which the completion of an execution was refused without a verdict.
+    pub(crate) async fn leave_out_refused(&self, held: &mut Vec<HeldLease>) {
+        if let Some(executions) = &self.executions {
+            let of_executions = held.iter().filter(|held| *held.queue == *EXECUTION_QUEUE);
+            let refused = executions.refused(of_executions.map(|held| &held.lease)).await;
+            held.retain(|held| !refused.contains(&(held.lease.fencing_token, held.lease.task)));
+        }
     }
 
     /// A permit for the stream of a worker.

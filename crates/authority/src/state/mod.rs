@@ -293,6 +293,14 @@ impl State {
         .collect()
     }
 
+    /// Every lease: the queue of its task, its fencing token, and the task.
+    pub fn leases(&self) -> impl Iterator<Item = (&Arc<QueueKey>, Position, TaskId)> {
+        self.workers.iter().filter_map(|(_, slot)| {
+            let task = self.tasks.at(*slot);
+            Some((&self.queue_at(*slot).key, task.lease()?.fencing_token, task.id))
+        })
+    }
+
     pub fn has_leases(&self) -> bool {
         !self.workers.is_empty()
     }

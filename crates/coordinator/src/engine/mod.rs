@@ -9,6 +9,7 @@ mod answers;
 mod decide;
 mod drained_workers;
 mod journal;
+mod lease_holders;
 mod lost_workers;
 mod polls;
 mod registry;
@@ -19,6 +20,9 @@ mod task_watchers;
 pub use answers::ReplyTo;
 pub(crate) use drained_workers::MAX_DRAINED;
 pub use journal::Notes;
+pub use lease_holders::{
+    ChargeUpload, FindHeld, HeldLeases, LeaseHolder, LeaseHolders, LeaseKey, UploadCharge,
+};
 pub use ledger::DiskSpace;
 pub use registry::{Activity, Liveness, Registered, Registration, Registry, WorkerStatus};
 pub use snapshot::{Slice, SliceSize};
@@ -201,6 +205,7 @@ impl<T: ReplyTo> Engine<T> {
         } else {
             self.next_purge = now.plus_ms(PURGE_PAUSE_MS);
         }
+        self.registry.lease_holders.prune(&self.state, now);
         self.serve_polls(now);
         for reply_to in self.polls.take_overdue(now) {
             self.reply(reply_to, Reply::Leased(Vec::new()));
@@ -338,6 +343,12 @@ impl<T: ReplyTo> Engine<T> {
             }
             Read::Worker { tenant, worker } => {
                 Reply::Worker(self.registry.worker(&tenant, &worker, &self.state, now).map(Box::new))
+            }
+            Read::Held(asked) => {
+                Reply::Held(Box::new(self.registry.lease_holders.find(&self.state, &asked, now)))
+            }
+            Read::ChargeUpload(asked) => {
+                Reply::UploadCharged(self.registry.lease_holders.charge(&self.state, &asked, now))
             }
             Read::ScopesWith(queue) => Reply::ScopesWith(self.state.scopes_with(&queue)),
             Read::PushTargets => Reply::PushTargets(self.state.push_targets()),

@@ -14,6 +14,7 @@ use authority::{Properties, Scope, State, Time};
 use tokio::sync::watch;
 
 use super::drained_workers::DrainedWorkers;
+use super::lease_holders::LeaseHolders;
 use crate::request::{Order, OrderRefusal, OrderWorker, TenantWorker, WorkerView};
 
 /// Most workers remembered. Beyond it, an unregistered worker is dropped: one that has left, or that was seen longest ago.
@@ -31,6 +32,8 @@ pub struct Registry {
     /// Whether any worker may be registered. Cleared by [`Registry::expire`].
     has_registered: AtomicBool,
     drained: DrainedWorkers,
+    /// The identities that hold leases, where there are other nodes.
+    pub(crate) lease_holders: LeaseHolders,
     changed: watch::Sender<()>,
     ordered: watch::Sender<()>,
 }
@@ -106,6 +109,7 @@ impl Default for Registry {
             evicted_at: AtomicU64::new(0),
             has_registered: AtomicBool::new(false),
             drained: DrainedWorkers::default(),
+            lease_holders: LeaseHolders::default(),
             changed: watch::Sender::new(()),
             ordered: watch::Sender::new(()),
         }

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use authority::{Command, Scope, TaskId, Time};
+use authority::{Command, LeaseRef, Scope, TaskId, Time};
 
-use crate::engine::{Liveness, Registered, Registration, WorkerStatus};
+use crate::engine::{LeaseKey, Liveness, Registered, Registration, WorkerStatus};
 use crate::history::History;
 use crate::purged::PurgedTask;
 use crate::request::{BatchItem, Reply, Request, Unavailable};
@@ -47,6 +47,10 @@ pub enum RegistryCall {
     Offered { scope: Scope },
     Count { tenant: Option<Arc<str>> },
     RegisteredFor,
+    NoteLeases { identity: Option<Arc<str>>, leases: Vec<LeaseRef> },
+    RefundUpload { lease: LeaseKey, bytes: u64 },
+    SetRefused { lease: LeaseRef, is_refused: bool },
+    Refused { leases: Vec<LeaseKey> },
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -61,6 +65,7 @@ pub enum RegistryReply {
     Count(u64),
     /// For how many more milliseconds some worker stays registered.
     RegisteredForMs(Option<u64>),
+    Refused(Vec<LeaseKey>),
 }
 
 impl Call {

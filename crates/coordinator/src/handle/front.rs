@@ -238,7 +238,7 @@ impl Front {
                         Err(PeerError::Overloaded) => Attempt::Refused(Unavailable::Overloaded),
                         Err(PeerError::NotUnderstood(what)) => {
                             tracing::error!(%what, "a call and its answer are not understood by both nodes");
-                            Attempt::Refused(Unavailable::NoOwner)
+                            Attempt::Refused(Unavailable::NotUnderstood)
                         }
                     }
                 }

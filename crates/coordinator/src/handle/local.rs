@@ -157,6 +157,21 @@ impl Local {
                 let until = registry.registered_until(now);
                 RegistryReply::RegisteredForMs(until.map(|until| until.since_ms(now)))
             }
+            RegistryCall::NoteLeases { identity, leases } => {
+                registry.lease_holders.note(identity.as_ref(), &leases);
+                RegistryReply::Done
+            }
+            RegistryCall::RefundUpload { lease, bytes } => {
+                registry.lease_holders.refund(&lease, bytes);
+                RegistryReply::Done
+            }
+            RegistryCall::SetRefused { lease, is_refused } => {
+                registry.lease_holders.set_refused(&lease, is_refused);
+                RegistryReply::Done
+            }
+            RegistryCall::Refused { leases } => {
+                RegistryReply::Refused(registry.lease_holders.refused(&leases))
+            }
         }
     }
 

@@ -27,13 +27,16 @@ use std::time::Duration;
 
 use authority::command::*;
 use authority::{
-    Answer, Command, HeldLease, ListPage, Position, Properties, PushTarget, QueueKey, QueueView, Scope,
-    StoredKey, TaskId, TaskState, Time, TokenKey, command_table,
+    Answer, Command, HeldLease, LeaseRef, ListPage, Position, Properties, PushTarget, QueueKey, QueueView,
+    Scope, StoredKey, TaskId, TaskState, Time, TokenKey, command_table,
 };
 use smallvec::smallvec;
 use tokio::sync::watch;
 
-use crate::engine::{Liveness, Registered, Registration, Registry, WorkerStatus};
+use crate::engine::{
+    ChargeUpload, FindHeld, HeldLeases, LeaseKey, Liveness, Registered, Registration, Registry, UploadCharge,
+    WorkerStatus,
+};
 use crate::history::{History, HistoryError};
 use crate::metrics::Metrics;
 use crate::purged::PurgedTask;
@@ -282,6 +285,10 @@ impl Handle {
         depths(names: Arc<[String]>) => Request::Read(Read::Depths(names)) => Depths(Vec<Depth>);
         /// What a tenant uses, and how much waits and runs: in its queues of these names, and in all others together.
         tenant(tenant: Arc<str>, names: Arc<[String]>) => Request::Read(Read::Tenant { tenant, names }) => Tenant(Box<TenantStatus>);
+        /// Which leases a worker identity holds, as far as nodes have told the owner.
+        held(asked: FindHeld) => Request::Read(Read::Held(Box::new(asked))) => Held(Box<HeldLeases>);
+        /// Counts an upload for a lease that a worker identity holds.
+        charge_upload(asked: ChargeUpload) => Request::Read(Read::ChargeUpload(asked)) => UploadCharged(UploadCharge);
         list(
             scope: Scope,
             queue: Option<Arc<str>>,
@@ -317,12 +324,33 @@ impl Handle {
         /// For how many more milliseconds some worker stays registered even if none is seen again; none when no worker is
         /// registered.
         registered_for_ms() => RegistryCall::RegisteredFor => RegisteredForMs(Option<u64>);
+        /// Those of the leases whose last completion was refused without a verdict, as nodes have told the owner.
+        refused(leases: Vec<LeaseKey>) => RegistryCall::Refused { leases } => Refused(Vec<LeaseKey>);
     }
 
     /// Records that a worker was seen.
     pub async fn record_heartbeat(&self, scope: &Scope, worker: &Arc<str>) -> Result<(), Unavailable> {
         let (scope, worker) = (scope.clone(), worker.clone());
         self.registry_call(RegistryCall::RecordHeartbeat { scope, worker }).await.map(drop)
+    }
+
+    /// Tells the owner that an identity holds leases; none is one that reads all of its tenant.
+    pub async fn note_leases(
+        &self,
+        identity: Option<Arc<str>>,
+        leases: Vec<LeaseRef>,
+    ) -> Result<(), Unavailable> {
+        self.registry_call(RegistryCall::NoteLeases { identity, leases }).await.map(drop)
+    }
+
+    /// Takes back what an upload that came to nothing was counted for.
+    pub async fn refund_upload(&self, lease: LeaseKey, bytes: u64) -> Result<(), Unavailable> {
+        self.registry_call(RegistryCall::RefundUpload { lease, bytes }).await.map(drop)
+    }
+
+    /// Tells the owner whether the last completion under a lease was refused without a verdict.
+    pub async fn set_refused(&self, lease: LeaseRef, is_refused: bool) -> Result<(), Unavailable> {
+        self.registry_call(RegistryCall::SetRefused { lease, is_refused }).await.map(drop)
     }
 
     /// Ends a registration, unless another session of the worker than the one named has registered since.

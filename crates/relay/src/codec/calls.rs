@@ -1,8 +1,8 @@
 //! Calls: requests for the engine, calls of the registry, histories.
 
 use coordinator::{
-    Activity, BatchItem, Call, Order, OrderWorker, Progress, Read, Registration, RegistryCall, Request,
-    WaitCondition, WorkerStatus,
+    Activity, BatchItem, Call, ChargeUpload, FindHeld, LeaseHolder, Order, OrderWorker, Progress, Read,
+    Registration, RegistryCall, Request, WaitCondition, WorkerStatus,
 };
 
 use super::{enums, structs};
@@ -15,6 +15,9 @@ structs! {
         1 session, 2 properties, 3 max_concurrent_executions, 4 cpu_cores, 5 memory_bytes, 6 disk_bytes,
         7 registered_at, 8 address, 9 owner,
     }
+    LeaseHolder { 1 tenant, 2 identity }
+    FindHeld { 1 holder, 2 queue, 3 known, 4 after }
+    ChargeUpload { 1 holder, 2 queue, 3 bytes, 4 max_bytes }
 }
 
 enums! {
@@ -51,6 +54,8 @@ enums! {
         13 Status {};
         14 Depths { 1 0: names };
         15 Tenant { 1 tenant: tenant, 2 names: names };
+        16 Held { 1 0: asked };
+        17 ChargeUpload { 1 0: asked };
     }
     WaitCondition {
         1 Final {};
@@ -78,5 +83,9 @@ enums! {
         7 Offered { 1 scope: scope };
         8 Count { 1 tenant: tenant };
         9 RegisteredFor {};
+        10 NoteLeases { 1 identity: identity, 2 leases: leases };
+        11 RefundUpload { 1 lease: lease, 2 bytes: bytes };
+        12 SetRefused { 1 lease: lease, 2 is_refused: is_refused };
+        13 Refused { 1 leases: leases };
     }
 }

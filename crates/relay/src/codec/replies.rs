@@ -2,8 +2,9 @@
 
 use coordinator::engine::DiskSpace;
 use coordinator::{
-    CallReply, Depth, History, HistoryRecord, Liveness, OrderRefusal, PurgedTask, Registered, RegistryReply,
-    Reply, Status, TaskDetail, TenantStatus, TenantWorker, Unavailable, WorkerView,
+    CallReply, Depth, HeldLeases, History, HistoryRecord, Liveness, OrderRefusal, PurgedTask, Registered,
+    RegistryReply, Reply, Status, TaskDetail, TenantStatus, TenantWorker, Unavailable, UploadCharge,
+    WorkerView,
 };
 use ledger::record;
 
@@ -22,6 +23,7 @@ structs! {
     Depth { 1 waiting, 2 leased, 3 oldest_waiting }
     History { 1 records, 2 truncated }
     PurgedTask { 1 created_at, 2 end, 3 purged_at }
+    HeldLeases { 1 lost, 2 found, 3 next, 4 has_more, 5 unclaimed_before }
 }
 
 enums! {
@@ -51,6 +53,8 @@ enums! {
         16 Depths { 1 0: depths };
         17 Tenant { 1 0: tenant };
         18 Unavailable { 1 0: why };
+        19 Held { 1 0: held };
+        20 UploadCharged { 1 0: charge };
     }
     Unavailable {
         1 Stopped {};
@@ -59,10 +63,16 @@ enums! {
         4 OutcomeUnknown {};
         5 NoOwner {};
         6 NoStandby {};
+        7 NotUnderstood {};
     }
     OrderRefusal {
         1 UnknownWorker {};
         2 TooManyDrained {};
+    }
+    UploadCharge {
+        1 Charged { 1 0: lease };
+        2 OverLimit {};
+        3 NoLease { 1 is_any_unclaimed: is_any_unclaimed };
     }
     DiskSpace {
         1 Plenty {};
@@ -84,6 +94,7 @@ enums! {
         6 Offered { 1 0: offered };
         7 Count { 1 0: count };
         8 RegisteredForMs { 1 0: ms };
+        9 Refused { 1 0: leases };
     }
 }
 

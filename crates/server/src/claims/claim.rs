@@ -47,7 +47,7 @@ pub(crate) async fn claim(
     };
     caller.check_lease(&command)?;
     let grants = app.poll(command, request.max_wait_ms.unwrap_or(DEFAULT_CLAIM_WAIT_MS)).await?;
-    app.note_grants(&caller, &grants);
+    app.note_grants(&caller, &grants).await;
     let claimed = match grants.into_iter().next() {
         Some(grant) => claimed(&app, grant).await?,
         None => ClaimedJob::default(),

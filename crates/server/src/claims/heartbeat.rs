@@ -32,7 +32,7 @@ pub(crate) async fn heartbeat(
     let lease = token::lease(&call, &caller, &body.worker_id, &body.job_id, &body.lease_token).await?;
     match call.app.handle.heartbeat(ExtendLease { lease: lease.clone() }, None).await? {
         ExtendAnswer::Extended { expires_at, cancel } => {
-            call.app.note_lease(&caller, &lease);
+            call.app.note_leases(&caller, std::slice::from_ref(&lease)).await;
             Ok(Out::ok(JobHeartbeat {
                 ok: true,
                 lease_expires_at: to_timestamp(expires_at),

@@ -224,7 +224,10 @@ impl Problem {
 impl From<Unavailable> for Problem {
     fn from(why: Unavailable) -> Problem {
         let code = match why {
-            Unavailable::Stopped | Unavailable::NoOwner | Unavailable::NoStandby => Code::NotServing,
+            Unavailable::Stopped
+            | Unavailable::NoOwner
+            | Unavailable::NoStandby
+            | Unavailable::NotUnderstood => Code::NotServing,
             Unavailable::Overloaded => Code::Overloaded,
             Unavailable::NoSpace => Code::NoSpace,
             Unavailable::OutcomeUnknown => Code::OutcomeUnknown,
@@ -422,6 +425,7 @@ mod tests {
             (Unavailable::Stopped.into(), "not_serving"),
             (Unavailable::NoOwner.into(), "not_serving"),
             (Unavailable::NoStandby.into(), "not_serving"),
+            (Unavailable::NotUnderstood.into(), "not_serving"),
             (Unavailable::Overloaded.into(), "overloaded"),
             (Unavailable::NoSpace.into(), "no_space"),
             (Unavailable::OutcomeUnknown.into(), "outcome_unknown"),

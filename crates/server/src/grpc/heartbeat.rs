@@ -87,13 +87,11 @@ pub(super) async fn extend_named(
     let queues = HeldQueues::of(session, caller).await?;
     let mut items = Batch::with_capacity(beats.len());
     let parsed: Vec<_> = beats.iter().map(|beat| parse(session, beat, &queues, &mut items)).collect();
-    let mut answers = decide(&session.app, items).await?.into_iter();
+    let answers = decide(&session.app, items).await?;
+    note_extended(&session.app, caller, parsed.iter().flatten(), &answers).await;
+    let mut answers = answers.into_iter();
     let statuses = beats.iter().zip(parsed).map(|(beat, parsed)| match parsed {
-        Ok(lease) => {
-            let answer = answers.next();
-            note_extended(&session.app, caller, &lease, answer.as_ref());
-            to_proto(beat.lease_id.clone(), &lease, answer)
-        }
+        Ok(lease) => to_proto(beat.lease_id.clone(), &lease, answers.next()),
         Err(problem) => {
             let lease_id = echo(beat.lease_id.clone());
             LeaseStatus {
@@ -129,25 +127,30 @@ async fn extend_all(session: &Session, caller: &Caller) -> Result<Vec<LeaseStatu
     // The ids of other leases are not the caller's to learn: a worker's name proves nothing.
     held.retain(|held| caller.may_use(&held.queue));
     // The worker may not know that its completion decided nothing: the lease must not live forever.
-    held.retain(|held| !app.is_completion_refused(&held.lease));
+    app.leave_out_refused(&mut held).await;
     let beat = |lease: &LeaseRef| BatchItem::Heartbeat {
         extend: ExtendLease { lease: lease.clone() },
         progress: None,
     };
-    let mut answers = decide(app, held.iter().map(|held| beat(&held.lease)).collect()).await?.into_iter();
-    let statuses = held.iter().map(|held| {
-        let answer = answers.next();
-        note_extended(app, caller, &held.lease, answer.as_ref());
-        to_proto(app.lease_ids.make(&held.lease), &held.lease, answer)
-    });
+    let answers = decide(app, held.iter().map(|held| beat(&held.lease)).collect()).await?;
+    note_extended(app, caller, held.iter().map(|held| &held.lease), &answers).await;
+    let mut answers = answers.into_iter();
+    let statuses =
+        held.iter().map(|held| to_proto(app.lease_ids.make(&held.lease), &held.lease, answers.next()));
     Ok(what_fits(statuses.collect()))
 }
 
-/// A lease that the caller has extended is the caller's, which is not known after a restart.
-fn note_extended(app: &App, caller: &Caller, lease: &LeaseRef, answer: Option<&Answer>) {
-    if matches!(answer, Some(Answer::Extended(ExtendAnswer::Extended { .. }))) {
-        app.note_lease(caller, lease);
-    }
+/// Leases that the caller has extended are the caller's, which is not known after a restart.
+async fn note_extended<'a>(
+    app: &App,
+    caller: &Caller,
+    leases: impl Iterator<Item = &'a LeaseRef>,
+    answers: &[Answer],
+) {
+    let is_extended = |answer: &Answer| matches!(answer, Answer::Extended(ExtendAnswer::Extended { .. }));
+    let extended = leases.zip(answers).filter(|(_, answer)| is_extended(answer));
+    let extended: Vec<LeaseRef> = extended.map(|(lease, _)| lease.clone()).collect();
+    app.note_leases(caller, &extended).await;
 }
 
 fn what_fits(mut leases: Vec<LeaseStatus>) -> Vec<LeaseStatus> {

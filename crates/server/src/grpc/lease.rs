@@ -68,7 +68,7 @@ pub(super) async fn lease(
     // Grants that do not fit into a message that a client can read are given back at no cost.
     let rest = grants.split_off(leased_task::how_many_fit(&grants));
     give_back(app, &rest).await?;
-    app.note_grants(caller, &grants);
+    app.note_grants(caller, &grants).await;
     Ok(LeaseTaskResponse { tasks: grants.iter().map(|grant| leased_task::to_proto(app, grant)).collect() })
 }
 

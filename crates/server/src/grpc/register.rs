@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use authority::command::{ReleaseLease, StartSession};
 use authority::event::ReleaseCause;
-use authority::{Command, Contract, HeldLease, Properties, Scope};
+use authority::{Command, Contract, HeldLease, LeaseRef, Properties, Scope};
 use coordinator::{BatchItem, Registration};
 use tonic::Status;
 use wire::grpc::{
@@ -82,7 +82,8 @@ async fn note_leases(
         Some(_) => held.session.as_ref() == session,
         None => held.contract == Some(Contract::Scheduler),
     };
-    held.iter().filter(is_own).for_each(|held| app.note_lease(caller, &held.lease));
+    let leases: Vec<LeaseRef> = held.iter().filter(is_own).map(|held| held.lease.clone()).collect();
+    app.note_leases(caller, &leases).await;
     Ok(())
 }
 

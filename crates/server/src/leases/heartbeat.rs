@@ -31,7 +31,7 @@ pub(crate) async fn heartbeat(
     let progress = report::progress(app, "progressPct", body.progress_pct, body.message.as_deref())?;
     match app.handle.heartbeat(ExtendLease { lease: lease.clone() }, progress).await? {
         ExtendAnswer::Extended { expires_at, cancel } => {
-            app.note_lease(&caller, &lease);
+            app.note_leases(&caller, std::slice::from_ref(&lease)).await;
             Ok(Out::ok(HeartbeatAnswer {
                 expires_at: to_timestamp(expires_at),
                 should_cancel: cancel.is_some(),

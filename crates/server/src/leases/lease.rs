@@ -31,7 +31,7 @@ pub(crate) async fn lease(
     let command = command(&scope, &request)?;
     caller.check_lease(&command)?;
     let grants = app.poll(command, request.wait_ms.unwrap_or(DEFAULT_WAIT_MS)).await?;
-    app.note_grants(&caller, &grants);
+    app.note_grants(&caller, &grants).await;
     let leases = grants.iter().map(|grant| to_wire(&app, grant)).collect();
     Ok(Out::ok(Leases { leases }))
 }

@@ -260,7 +260,8 @@ async fn insist<T, F: Future<Output = Result<T, Unavailable>>>(say: impl Fn() ->
                 Unavailable::Overloaded
                 | Unavailable::NoSpace
                 | Unavailable::NoOwner
-                | Unavailable::NoStandby,
+                | Unavailable::NoStandby
+                | Unavailable::NotUnderstood,
             ) => sleep(PAUSE).await,
         }
     }

@@ -28,6 +28,8 @@ mod permissions;
 mod refused_everywhere;
 mod remote;
 mod served_calls;
+#[path = "../support/store_server.rs"]
+mod store_server;
 #[path = "../http/support/mod.rs"]
 mod support;
 mod task_tokens;

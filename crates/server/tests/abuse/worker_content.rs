@@ -190,3 +190,23 @@ async fn a6_the_large_inputs_of_many_leases_are_found_at_once() {
         assert_eq!(read, [Code::Ok]);
     }
 }
+
+/// During an upgrade a node may be newer than the owner. It knows the leases that were granted through it.
+#[tokio::test]
+async fn a_node_whose_owner_is_of_an_earlier_version_opens_the_inputs_of_the_leases_that_it_gave() {
+    crate::support::nodes::through_an_edge_of_an_earlier_owner(work_through_one_node()).await;
+}
+
+async fn work_through_one_node() {
+    let farm = Farm::start().await;
+    assert_eq!(farm.put(&farm.one.key, b"an output").await.0, Code::PermissionDenied);
+    let (own, task) = farm.begin(&farm.one, "first").await;
+    let (foreign, _) = farm.begin(&farm.other, "second").await;
+    assert_eq!(farm.read(&farm.one.key, &own.all()).await, [Code::Ok; 5]);
+    assert_eq!(farm.put(&farm.one.key, b"an output").await.0, Code::Ok);
+    farm.assert_hidden(&farm.one.key, &foreign.file).await;
+    let mut report = farm.report(&farm.one, &task);
+    report.release = true;
+    farm.scheduler().await.update_task_status(with_key(&farm.one.key, report)).await.unwrap();
+    farm.until_hidden(&farm.one.key, &own.file).await;
+}

@@ -17,6 +17,8 @@ mod slow_checks;
 #[path = "../../../blobs/tests/common/small_disk.rs"]
 mod small_disk;
 mod stalling;
+#[path = "../support/store_server.rs"]
+mod store_server;
 mod support;
 mod trees;
 mod uploads;

@@ -34,8 +34,8 @@ use wire::grpc::{
     UpdateTaskStatusResponse,
 };
 
-use crate::content_server::{self, StoreServer};
 use crate::stalling::{Gate, StallingBlobs};
+use crate::store_server::{self, StoreServer};
 
 /// Long enough for anything that is not stuck.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -386,7 +386,7 @@ fn contents(
                 // A node that starts again need not have its copies.
                 let copies =
                     tempfile::Builder::new().prefix("node").tempdir_in(directory.path()).unwrap().keep();
-                let node = content_server::node(&server.url, &copies.join(node.to_string()));
+                let node = store_server::node(&server.url, &copies.join(node.to_string()));
                 (node.clone(), node)
             }
         };

@@ -11,7 +11,11 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
-use coordinator::{Handle, NodeAddress, Router, RouterOptions, Running};
+use authority::Position;
+use coordinator::{
+    BoxFuture, Call, CallReply, Handle, NodeAddress, Notices, Peer, PeerError, Read, RegistryCall, Request,
+    Router, RouterOptions, Running,
+};
 use futures_util::FutureExt;
 use ledger::{ClusterId, Storage, file, postgres};
 use relay::{ClusterTls, RemotePeer};
@@ -19,6 +23,7 @@ use server::{App, Drained, Limits, Listener};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::oneshot;
 use tokio::task::{JoinHandle, JoinSet, spawn_blocking};
+use tokio::time::Instant;
 use tonic::transport::{Channel, Endpoint};
 
 const KEY: &[u8] = b"the key of a cluster, which has 32 bytes at least";
@@ -30,16 +35,57 @@ const BACKLOG: u32 = 1_024;
 const CONNECTIONS: usize = 6;
 
 tokio::task_local! {
-    static THROUGH_AN_EDGE: ();
+    static THROUGH_AN_EDGE: EdgeOf;
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum EdgeOf {
+    Owner,
+    EarlierOwner,
 }
 
 /// Runs a test with a server that does not own its ledger.
 pub(crate) async fn through_an_edge(test: impl Future<Output = ()>) {
-    THROUGH_AN_EDGE.scope((), test).await;
+    THROUGH_AN_EDGE.scope(EdgeOf::Owner, test).await;
+}
+
+/// The same with an owner of an earlier version, which does not know the calls about identities that hold leases.
+pub(crate) async fn through_an_edge_of_an_earlier_owner(test: impl Future<Output = ()>) {
+    THROUGH_AN_EDGE.scope(EdgeOf::EarlierOwner, test).await;
 }
 
 fn is_edge() -> bool {
-    THROUGH_AN_EDGE.try_with(|()| ()).is_ok()
+    THROUGH_AN_EDGE.try_with(|_| ()).is_ok()
+}
+
+struct EarlierOwner(Arc<RemotePeer>);
+
+impl Peer for EarlierOwner {
+    fn call(&self, call: Call, epoch: u64, give_up: Instant) -> BoxFuture<'_, Result<CallReply, PeerError>> {
+        let is_known = match &call {
+            Call::Ask(Request::Read(read)) => !matches!(read, Read::Held(_) | Read::ChargeUpload(_)),
+            Call::Registry(call) => !matches!(
+                call,
+                RegistryCall::NoteLeases { .. }
+                    | RegistryCall::RefundUpload { .. }
+                    | RegistryCall::SetRefused { .. }
+                    | RegistryCall::Refused { .. }
+            ),
+            _ => true,
+        };
+        if is_known {
+            return self.0.call(call, epoch, give_up);
+        }
+        Box::pin(async { Err(PeerError::NotUnderstood("a call is not known to this version".into())) })
+    }
+
+    fn durable(&self) -> Position {
+        self.0.durable()
+    }
+
+    fn follow(&self, notices: Notices) -> BoxFuture<'_, ()> {
+        self.0.follow(notices)
+    }
 }
 
 /// Whether several nodes serve each test.
@@ -153,6 +199,8 @@ pub(crate) async fn handles(running: &Running) -> Vec<Handle> {
         let peer = Arc::new(RemotePeer::connect(&*address, "edge", tls.clone()));
         peer.connected().await;
         let owner = NodeAddress { node: "owner".into(), address: address.clone() };
+        let is_earlier = THROUGH_AN_EDGE.try_with(|of| *of == EdgeOf::EarlierOwner).unwrap_or(false);
+        let peer: Arc<dyn Peer> = if is_earlier { Arc::new(EarlierOwner(peer)) } else { peer };
         edge.forward(running.report.epoch, owner, peer);
         tokio::spawn(async move {
             std::future::pending::<()>().await;

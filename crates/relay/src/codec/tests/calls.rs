@@ -63,6 +63,7 @@ pub(super) fn requests() -> Vec<Request> {
     let (scope, task, until) = (scope(), TaskId(5), Time(1_000));
     let (tenant, worker) = (text("t"), text("w"));
     let progress = Progress { percent: Some(12.5), message: Some(text("half")), at: Time(6) };
+    let holder = LeaseHolder { tenant: tenant.clone(), identity: text("i") };
     let names: Arc<[String]> = Arc::from(["a".to_owned(), "b".to_owned()]);
     let conditions = [
         WaitCondition::Final,
@@ -92,8 +93,15 @@ pub(super) fn requests() -> Vec<Request> {
         Read::Status,
         Read::Depths(names.clone()),
         Read::Tenant { tenant: tenant.clone(), names },
+        Read::Held(Box::new(FindHeld {
+            holder: holder.clone(),
+            queue: text("q"),
+            known: vec![(Position(5), task), (Position(6), TaskId(7))],
+            after: (8, 9),
+        })),
+        Read::ChargeUpload(ChargeUpload { holder, queue: text("q"), bytes: 10, max_bytes: 11 }),
     ];
-    assert_variants(&reads, 15);
+    assert_variants(&reads, 17);
     assert_variants(&conditions, 4);
     let orders = [Order::Drain, Order::Stop, Order::Resume];
     let items = commands().into_iter().map(BatchItem::Command);
@@ -123,8 +131,12 @@ pub(super) fn calls() -> Vec<Call> {
         RegistryCall::Offered { scope: scope.clone() },
         RegistryCall::Count { tenant: Some(text("t")) },
         RegistryCall::RegisteredFor,
+        RegistryCall::NoteLeases { identity: Some(text("i")), leases: vec![lease(), lease()] },
+        RegistryCall::RefundUpload { lease: (Position(5), task), bytes: 6 },
+        RegistryCall::SetRefused { lease: lease(), is_refused: true },
+        RegistryCall::Refused { leases: vec![(Position(5), task), (Position(6), task)] },
     ];
-    assert_variants(&registry, 9);
+    assert_variants(&registry, 13);
     let asks = requests().into_iter().map(Call::Ask);
     let mut calls: Vec<_> = asks.chain(registry.map(Call::Registry)).collect();
     calls.push(Call::History { scope: scope.clone(), task });

@@ -114,6 +114,7 @@ pub(super) fn replies() -> Vec<Reply> {
         Unavailable::OutcomeUnknown,
         Unavailable::NoOwner,
         Unavailable::NoStandby,
+        Unavailable::NotUnderstood,
     ];
     let status = |disk_space| Status {
         position: Position(1),
@@ -154,7 +155,21 @@ pub(super) fn replies() -> Vec<Reply> {
     replies.extend(spaces.map(|space| Reply::Status(status(space))));
     replies.extend(unavailable.map(Reply::Unavailable));
     replies.extend(tasks().into_iter().map(|view| Reply::Task(detail(view))));
-    assert_variants(&replies, 18);
+    let charges = [
+        UploadCharge::Charged((Position(3), TaskId(4))),
+        UploadCharge::OverLimit,
+        UploadCharge::NoLease { is_any_unclaimed: true },
+    ];
+    assert_variants(&charges, 3);
+    replies.extend(charges.map(Reply::UploadCharged));
+    replies.push(Reply::Held(Box::new(HeldLeases {
+        lost: vec![(Position(5), TaskId(6))],
+        found: vec![lease(), lease()],
+        next: (7, 8),
+        has_more: true,
+        unclaimed_before: Some(Position(9)),
+    })));
+    assert_variants(&replies, 20);
     replies
 }
 
@@ -168,9 +183,10 @@ pub(super) fn call_replies() -> Vec<CallReply> {
         RegistryReply::Offered(vec![properties()]),
         RegistryReply::Count(3),
         RegistryReply::RegisteredForMs(Some(4)),
+        RegistryReply::Refused(vec![(Position(5), TaskId(6))]),
     ];
     registry.extend(liveness.map(RegistryReply::Liveness));
-    assert_variants(&registry, 8);
+    assert_variants(&registry, 9);
     let event = Event::LeaseGranted(LeaseGranted {
         task: TaskId(1),
         attempt: 2,

@@ -288,7 +288,7 @@ impl Stream {
             SessionState::Unknown => return Err(grpc_status::not_registered(&self.session.worker).into()),
         }
         self.credit = self.credit.saturating_sub(grants.len());
-        self.session.app.note_grants(&self.caller, &grants);
+        self.session.app.note_grants(&self.caller, &grants).await;
         let mut rest = &grants[..];
         while !rest.is_empty() {
             let (now, later) = rest.split_at(leased_task::how_many_fit(rest));

@@ -387,6 +387,12 @@ impl InFlightExecutions {
     }
 }
 
+/// The action of a task that is an execution. A task that somebody submitted to its queue is none, whatever its payload.
+pub(crate) fn action_of(view: &TaskView) -> Option<Digest> {
+    let is_execution = *view.queue.name == *EXECUTION_QUEUE && !view.task.operations.is_empty();
+    ExecutionPayload::decode(&view.task.payload).ok().filter(|_| is_execution)?.action().ok()
+}
+
 /// An execution in the table, until it is dropped.
 struct ExecutionEntry {
     in_flight: InFlightExecutions,

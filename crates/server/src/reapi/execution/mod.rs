@@ -13,7 +13,7 @@ mod pins;
 mod platform;
 mod shared_key;
 
-pub(super) use in_flight::InFlightExecutions;
+pub(super) use in_flight::{InFlightExecutions, action_of};
 pub(super) use output_check::{is_live, to_problem};
 pub(crate) use pins::PinGuard;
 pub(super) use pins::Pins;

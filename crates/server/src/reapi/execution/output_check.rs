@@ -4,13 +4,14 @@
 //! A report that is refused here has no verdict: the worker uploads the outputs and reports again. A report whose verdict
 //! is recorded already, or whose lease is over, is passed on, because the authority commits nothing by it.
 
+use std::collections::HashSet;
 use std::pin::pin;
 use std::time::Duration;
 
 use authority::LeaseRef;
 use authority::command::{ExtendLease, ReportCompletion};
 use blobs::{Digest, DigestFunction, Error};
-use coordinator::{Handle, Unavailable};
+use coordinator::{Handle, LeaseKey, Unavailable};
 use tokio::time::{Instant, timeout, timeout_at};
 use tonic::{Code as GrpcCode, Status};
 
@@ -70,7 +71,7 @@ impl Executions {
         // A lease that is over makes nothing visible; and after a restart its holder may not be known.
         let worker = match caller.worker_only() {
             Some(identity) if is_live(&self.handle, lease).await? => {
-                self.worker_access.note_lease(caller, lease);
+                self.worker_access.note_leases(caller, std::slice::from_ref(lease)).await;
                 Some(identity)
             }
             _ => None,
@@ -96,7 +97,7 @@ impl Executions {
             .unwrap_or_else(|_| Err(Status::resource_exhausted("the outputs could not be checked in time")));
         let problem = match checked {
             Ok((held, missing)) if missing.is_empty() => {
-                self.in_flight.set_accepted(lease.task, lease.fencing_token);
+                self.note_accepted(lease).await;
                 return Ok(held);
             }
             Ok((_, missing)) => outputs_missing(&missing),
@@ -107,11 +108,48 @@ impl Executions {
         }
         // What is not decided only now is decided when the same report comes again.
         if !matches!(problem.code, Code::Overloaded | Code::NotServing) {
-            self.in_flight.set_refused(lease.task, lease.fencing_token);
+            self.note_refused(lease).await;
             let (task, why) = (lease.task, &problem.detail);
             tracing::warn!(%task, why, "the outputs of a completed execution were not accepted");
         }
         Err(problem)
+    }
+
+    async fn note_refused(&self, lease: &LeaseRef) {
+        self.in_flight.set_refused(lease.task, lease.fencing_token);
+        self.tell_refused(lease, true).await;
+    }
+
+    /// The owner need not be told of a lease whose completion was refused by another node: the report ends it next.
+    async fn note_accepted(&self, lease: &LeaseRef) {
+        if self.in_flight.is_refused(lease.task, lease.fencing_token) {
+            self.in_flight.set_accepted(lease.task, lease.fencing_token);
+            self.tell_refused(lease, false).await;
+        }
+    }
+
+    async fn tell_refused(&self, lease: &LeaseRef, is_refused: bool) {
+        let epoch = self.handle.epoch();
+        if self.worker_access.asks_owner()
+            && let Err(why) = self.handle.set_refused(lease.clone(), is_refused).await
+        {
+            self.worker_access.note_unanswered(epoch, why);
+        }
+    }
+
+    /// Those of the leases under which the last completion was refused without a verdict.
+    pub(crate) async fn refused(&self, leases: impl Iterator<Item = &LeaseRef>) -> HashSet<LeaseKey> {
+        let keys: Vec<LeaseKey> = leases.map(|lease| (lease.fencing_token, lease.task)).collect();
+        let is_refused = |(token, task): &&LeaseKey| self.in_flight.is_refused(*task, *token);
+        let mut refused: HashSet<LeaseKey> = keys.iter().filter(is_refused).copied().collect();
+        let epoch = self.handle.epoch();
+        if !keys.is_empty() && self.worker_access.asks_owner() {
+            match self.handle.refused(keys).await {
+                Ok(elsewhere) => refused.extend(elsewhere),
+                Err(why) => drop(self.worker_access.note_unanswered(epoch, why)),
+            }
+        }
+        refused
     }
 
     /// Waits for a check, and keeps the worker and its lease alive meanwhile: they must not end because the content store is
@@ -123,7 +161,7 @@ impl Executions {
             if let Ok(checked) = timeout(MAX_PAUSE.min(third), &mut check).await {
                 return checked;
             }
-            if self.in_flight.is_refused(lease.task, lease.fencing_token) {
+            if !self.refused([lease].into_iter()).await.is_empty() {
                 let _ = self.handle.record_heartbeat(&lease.scope, &lease.worker).await;
             } else {
                 // A lease that is over stays over, which the report will be told.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-use authority::{LeaseRef, Position, Scope, TaskId};
+use authority::{LeaseRef, Scope};
 use blobs::Digest;
 use tokio::sync::Mutex;
 
@@ -14,18 +14,13 @@ const MAX_WATCHED_LEASES: usize = 200_000;
 const MAX_INPUT_DIGESTS: usize = 4_000_000;
 /// Most leases of an identity that are of no execution. They are needed only when a task uploads its output.
 const MAX_OTHER_LEASES: usize = 1_024;
+/// Most holders of which it is remembered what the owner of the ledger has told about them. Beyond it, it tells all again.
+const MAX_TOLD: usize = 10_000;
 
-pub(super) type LeaseKey = (Position, TaskId);
+pub(super) use coordinator::{LeaseHolder as Holder, LeaseKey};
 
 pub(super) fn key_of(lease: &LeaseRef) -> LeaseKey {
     (lease.fencing_token, lease.task)
-}
-
-/// A worker identity in one of its tenants.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Holder {
-    pub tenant: Arc<str>,
-    pub identity: Arc<str>,
 }
 
 #[derive(Default)]
@@ -39,6 +34,16 @@ pub(super) struct LeaseTable {
     found: BTreeMap<u64, LeaseKey>,
     next_found: u64,
     input_digests: usize,
+    /// What the owner of the ledger has told about each holder.
+    told: HashMap<Holder, (u64, u64)>,
+}
+
+/// Which digests leases open that are held as far as is known.
+pub(super) struct Opened {
+    /// No lease opens these.
+    pub hidden: Vec<Digest>,
+    /// Leases that open the others, and of which the owner has not said that they are held.
+    pub unconfirmed: Vec<LeaseKey>,
 }
 
 #[derive(Default)]
@@ -59,7 +64,14 @@ struct WatchedLease {
     uploaded_bytes: u64,
 }
 
+impl WatchedLease {
+    fn has_input(&self, digest: &Digest) -> bool {
+        self.inputs.as_ref().is_some_and(|inputs| inputs.digests.binary_search(digest).is_ok())
+    }
+}
+
 struct Inputs {
+    /// Sorted.
     digests: Arc<[Digest]>,
     /// When they were found.
     number: u64,
@@ -169,6 +181,48 @@ impl LeaseTable {
         let readable = self.holders.get(holder).map(|held| &held.readable);
         let is_readable = |digest: &&Digest| readable.is_some_and(|readable| readable.contains_key(digest));
         digests.iter().filter(|digest| !is_readable(digest)).copied().collect()
+    }
+
+    /// Which leases open the digests. Of several that do, one that is confirmed is preferred.
+    pub(super) fn opened(
+        &self,
+        holder: &Holder,
+        digests: &[Digest],
+        confirmed: &HashSet<LeaseKey>,
+    ) -> Opened {
+        let hidden = self.not_readable(holder, digests);
+        let mut opened = Opened { hidden, unconfirmed: Vec::new() };
+        let Some(held) = self.holders.get(holder) else { return opened };
+        let mut open: Vec<Digest> =
+            digests.iter().filter(|digest| held.readable.contains_key(digest)).copied().collect();
+        // The digests of a call are mostly those of one action, so that few leases are looked for.
+        while let Some(digest) = open.pop() {
+            let mut openers =
+                held.watched.iter().rev().filter(|(_, lease)| lease.has_input(&digest)).peekable();
+            let first = openers.peek().copied();
+            let Some((key, lease)) = openers.find(|(key, _)| confirmed.contains(key)).or(first) else {
+                opened.hidden.push(digest);
+                continue;
+            };
+            open.retain(|digest| !lease.has_input(digest));
+            if !confirmed.contains(key) {
+                opened.unconfirmed.push(*key);
+            }
+        }
+        opened
+    }
+
+    /// What the owner of the ledger has told about a holder, by its epoch and its number.
+    pub(super) fn told(&self, holder: &Holder) -> (u64, u64) {
+        self.told.get(holder).copied().unwrap_or_default()
+    }
+
+    pub(super) fn set_told(&mut self, holder: &Holder, told: (u64, u64)) {
+        if self.told.len() >= MAX_TOLD {
+            self.told.clear();
+        }
+        let last = self.told.entry(holder.clone()).or_default();
+        *last = told.max(*last);
     }
 
     /// The leases of a holder whose inputs are not known, the newest first.

@@ -3,23 +3,25 @@
 //! uploader until a report names them.
 //!
 //! The table of leases is kept in memory only. After a restart, a lease is known again when its worker registers or sends a
-//! heartbeat; until then a read that finds nothing is answered with UNAVAILABLE, and the worker repeats it.
+//! heartbeat; until then a read that finds nothing is answered with UNAVAILABLE, and the worker repeats it. In a cluster the
+//! owner of the ledger has the table, so that a worker may use any node ([`any_node`]).
 
+mod any_node;
 mod lease_table;
 mod named_digests;
 mod recent_uploads;
 mod watch;
 mod worker_blobs;
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use authority::LeaseRef;
+use authority::{LeaseRef, Scope, TaskId};
 use blobs::{Blobs, Digest, Error, Refusal, Tenant};
 use coordinator::Handle;
 use tonic::{Code, Status};
 
-use self::lease_table::{Holder, LeaseTable, UnreadLease, key_of};
+use self::lease_table::{Holder, LeaseKey, LeaseTable, UnreadLease, key_of};
 use self::recent_uploads::RecentUploads;
 use self::worker_blobs::WorkerBlobs;
 use super::concurrency::ConcurrencyLimits;
@@ -47,6 +49,10 @@ struct Inner {
     recent: Mutex<RecentUploads>,
     /// The leases that were granted before this process started are known.
     is_loaded: AtomicBool,
+    /// Leases that were granted before this position may be unclaimed at the owner.
+    unclaimed_before: AtomicU64,
+    /// The epoch of an owner of an older version, which knows no table.
+    older_owner: AtomicU64,
 }
 
 /// Which of some digests a holder may read in the view of its tenant.
@@ -73,6 +79,8 @@ impl WorkerAccess {
             table: Mutex::default(),
             recent: Mutex::default(),
             is_loaded: AtomicBool::new(false),
+            unclaimed_before: AtomicU64::new(0),
+            older_owner: AtomicU64::new(u64::MAX),
         }))
     }
 
@@ -82,8 +90,15 @@ impl WorkerAccess {
         Store { blobs: Arc::new(WorkerBlobs::new(self.clone(), holder, &store.tenant)), ..store }
     }
 
-    /// Notes that the caller holds a lease, which was granted to it or which it has extended.
-    pub(crate) fn note_lease(&self, caller: &Caller, lease: &LeaseRef) {
+    /// Notes that the caller holds leases, which were granted to it or which it has extended.
+    pub(crate) async fn note_leases(&self, caller: &Caller, leases: &[LeaseRef]) {
+        leases.iter().for_each(|lease| self.note_here(caller, lease));
+        if self.asks_owner() {
+            self.tell_owner(caller, leases).await;
+        }
+    }
+
+    fn note_here(&self, caller: &Caller, lease: &LeaseRef) {
         let Some(holder) = holder(caller, lease) else {
             return self.table().claim(&lease.scope.tenant, &key_of(lease));
         };
@@ -132,8 +147,13 @@ impl WorkerAccess {
     ) -> Result<(), Problem> {
         let Some(identity) = caller.worker_only() else { return Ok(()) };
         let named = named_digests::find(report);
-        let is_execution = self.0.in_flight.action_of(lease.task).is_some();
-        if named.is_empty() || is_execution || !self.is_held(lease).await.unwrap_or(false) {
+        if named.is_empty() || self.0.in_flight.action_of(lease.task).is_some() {
+            return Ok(());
+        }
+        // Another node may have begun the execution.
+        let is_elsewhere = self.0.handle.has_other_nodes()
+            && self.action_of(&lease.scope, lease.task).await.map_err(execution::to_problem)?.is_some();
+        if is_elsewhere || !self.is_held(lease).await.unwrap_or(false) {
             return Ok(());
         }
         let tenant =
@@ -146,8 +166,18 @@ impl WorkerAccess {
     }
 
     /// Finds out which digests the holder may read, and for that the inputs of its leases.
-    async fn readable(&self, holder: &Holder, tenant: &Tenant, digests: &[Digest]) -> Readable {
+    async fn readable(
+        &self,
+        holder: &Holder,
+        tenant: &Tenant,
+        digests: &[Digest],
+    ) -> Result<Readable, Error> {
         let mut hidden = self.recent().not_uploaded(holder, digests);
+        if self.asks_owner()
+            && let Some(readable) = self.readable_anywhere(holder, tenant, &hidden).await
+        {
+            return readable;
+        }
         hidden = self.table().not_readable(holder, &hidden);
         let mut refusal = None;
         if !hidden.is_empty() {
@@ -165,7 +195,7 @@ impl WorkerAccess {
         if self.is_anything_unclaimed(holder) {
             refusal = Some(Error::refused(Refusal::NotYet, NOT_YET));
         }
-        Readable { hidden, refusal }
+        Ok(Readable { hidden, refusal })
     }
 
     /// Finds the inputs of a lease: the action, its command, and the directories and files of its input root. Directories
@@ -181,12 +211,8 @@ impl WorkerAccess {
     }
 
     async fn inputs_of(&self, tenant: &Tenant, lease: &UnreadLease) -> Result<Vec<Digest>, Status> {
-        let (_, task) = lease.key;
-        if self.0.in_flight.action_of(task).is_none() {
-            self.0.in_flight.load(&lease.scope).await?;
-        }
-        // Any other task names no inputs.
-        let Some(action) = self.0.in_flight.action_of(task) else { return Ok(Vec::new()) };
+        // A task that is no execution names no inputs.
+        let Some(action) = self.action_of(&lease.scope, lease.key.1).await? else { return Ok(Vec::new()) };
         let (blobs, limits) = (self.0.blobs.clone(), self.0.limits.clone());
         let store = Store { blobs, tenant: tenant.clone(), limits };
         let permit = store.walk().await?;
@@ -200,22 +226,42 @@ impl WorkerAccess {
         store.limits.compute.run_on(bytes, sort).await.map_err(Into::into)
     }
 
+    /// The action of a task, if it is an execution.
+    async fn action_of(&self, scope: &Scope, task: TaskId) -> Result<Option<Digest>, Status> {
+        if let Some(action) = self.0.in_flight.action_of(task) {
+            return Ok(Some(action));
+        }
+        if self.0.handle.has_other_nodes() {
+            let detail = self.0.handle.task(scope.clone(), task).await.map_err(Problem::from)?;
+            return Ok(detail.and_then(|detail| execution::action_of(&detail.view)));
+        }
+        self.0.in_flight.load(scope).await?;
+        Ok(self.0.in_flight.action_of(task))
+    }
+
     /// Counts an upload for a lease of the holder.
     async fn charge(&self, holder: &Holder, bytes: u64) -> Result<Charge, Error> {
-        self.find_held(holder).await?;
-        let max_bytes = self.0.max_upload_bytes_per_lease;
-        let mut table = self.table();
-        match table.charge(holder, bytes, max_bytes) {
-            Some(lease) => Ok(Charge { access: self.clone(), lease, bytes }),
-            None if !table.holds_any(holder) => Err(Error::refused(Refusal::Forbidden, NO_LEASE)),
-            None => {
-                let why = format!(
-                    "a worker may upload {max_bytes} bytes for each lease that it holds, and {bytes} more are too many: the \
-                     operator may raise execution.scheduler.max_upload_mib_per_lease"
-                );
-                Err(Error::refused(Refusal::OverLimit, &why))
-            }
+        if self.asks_owner()
+            && let Some(charge) = self.charge_anywhere(holder, bytes).await
+        {
+            return charge;
         }
+        self.find_held(holder).await?;
+        let mut table = self.table();
+        match table.charge(holder, bytes, self.0.max_upload_bytes_per_lease) {
+            Some(lease) => Ok(Charge { access: self.clone(), lease, bytes, is_at_owner: false }),
+            None if !table.holds_any(holder) => Err(Error::refused(Refusal::Forbidden, NO_LEASE)),
+            None => Err(self.too_many_bytes(bytes)),
+        }
+    }
+
+    fn too_many_bytes(&self, bytes: u64) -> Error {
+        let max_bytes = self.0.max_upload_bytes_per_lease;
+        let why = format!(
+            "a worker may upload {max_bytes} bytes for each lease that it holds, and {bytes} more are too many: the operator may \
+             raise execution.scheduler.max_upload_mib_per_lease"
+        );
+        Error::refused(Refusal::OverLimit, &why)
     }
 
     /// Makes sure that a lease is known if one is held.
@@ -260,8 +306,9 @@ impl WorkerAccess {
 /// An upload that counts for a lease. Dropped before it is kept, it does not count.
 struct Charge {
     access: WorkerAccess,
-    lease: lease_table::LeaseKey,
+    lease: LeaseKey,
     bytes: u64,
+    is_at_owner: bool,
 }
 
 impl Charge {
@@ -273,8 +320,10 @@ impl Charge {
 
 impl Drop for Charge {
     fn drop(&mut self) {
-        if self.bytes > 0 {
-            self.access.table().refund(&self.lease, self.bytes);
+        match self.bytes {
+            0 => {}
+            bytes if self.is_at_owner => self.access.refund_at_owner(self.lease, bytes),
+            bytes => self.access.table().refund(&self.lease, bytes),
         }
     }
 }

@@ -38,7 +38,7 @@ impl WorkerBlobs {
         if missing.is_empty() {
             return Ok(missing);
         }
-        let Readable { hidden, .. } = self.access.readable(&self.holder, tenant, &missing).await;
+        let Readable { hidden, .. } = self.access.readable(&self.holder, tenant, &missing).await?;
         let mut absent: HashSet<Digest> = hidden.into_iter().collect();
         let readable: Vec<Digest> =
             missing.iter().filter(|digest| !absent.contains(digest)).copied().collect();
@@ -61,7 +61,7 @@ impl WorkerBlobs {
         if unstaged.is_empty() {
             return Ok(views);
         }
-        let Readable { hidden, refusal } = self.access.readable(&self.holder, tenant, &unstaged).await;
+        let Readable { hidden, refusal } = self.access.readable(&self.holder, tenant, &unstaged).await?;
         views.extend(unstaged.into_iter().map(|digest| (digest, Ok(tenant))));
         let why = |digest| Err(refusal.clone().unwrap_or(Error::NotFound(digest)));
         views.extend(hidden.into_iter().map(|digest| (digest, why(digest))));
