@@ -26,6 +26,7 @@ use output_blobs::OutputBlobs;
 pub(crate) use upload::upload;
 
 /// The outputs of a command, read and hashed. They are not in the store yet.
+#[derive(Default)]
 pub(crate) struct Collected {
     /// Without exit code and metadata.
     pub result: ActionResult,
