@@ -1,12 +1,12 @@
 //! Checks a command by its text alone, before anything is queued or run (I10, I11, I19, R12).
 //!
-//! Paths are relative and have no `..`: a worker must never be led out of the directory that it made.
+//! Paths are relative and stay within the input root: a worker must never be led out of the directory that it made.
 
 use std::collections::HashSet;
 
 use crate::limits::{MAX_ARGUMENT_BYTES, MAX_OUTPUTS};
 use crate::reapi::Command;
-use crate::{InvalidMessage, RelativePath};
+use crate::{InvalidMessage, InvalidPath, RelativePath};
 
 /// The properties of output files that can be reported beside their content (R51).
 pub const NODE_PROPERTIES: [&str; 2] = ["mtime", "unix_mode"];
@@ -44,7 +44,8 @@ pub fn check(command: &Command) -> Result<(), InvalidMessage> {
             "output_node_properties: {name:?} is not known; mtime and unix_mode are"
         )));
     }
-    path("working_directory", &command.working_directory)?;
+    let text = &command.working_directory;
+    let directory = path("working_directory", text, RelativePath::parse(text))?;
     let lists = [
         ("output_paths", &command.output_paths),
         ("output_files", &command.output_files),
@@ -54,8 +55,9 @@ pub fn check(command: &Command) -> Result<(), InvalidMessage> {
         if list.len() > MAX_OUTPUTS {
             return Err(invalid(format!("{field}: a command has at most {MAX_OUTPUTS}")));
         }
-        for output in list {
-            path(field, output)?;
+        for text in list {
+            let is_new = field == "output_paths";
+            path(field, text, if is_new { directory.resolve(text) } else { RelativePath::parse(text) })?;
         }
     }
     check_nesting(&command.output_files)
@@ -73,11 +75,12 @@ fn check_nesting(files: &[String]) -> Result<(), InvalidMessage> {
     Ok(())
 }
 
-fn path(field: &str, path: &str) -> Result<(), InvalidMessage> {
-    match RelativePath::parse(path) {
-        Ok(_) => Ok(()),
-        Err(why) => Err(invalid(format!("{field}: {path:?} is not a path below the input root: it {why}"))),
-    }
+fn path(
+    field: &str,
+    text: &str,
+    path: Result<RelativePath, InvalidPath>,
+) -> Result<RelativePath, InvalidMessage> {
+    path.map_err(|why| invalid(format!("{field}: {text:?} is not a path below the input root: it {why}")))
 }
 
 fn invalid(why: impl Into<String>) -> InvalidMessage {
@@ -99,7 +102,19 @@ mod tests {
     #[test]
     fn i10_outputs_that_lead_elsewhere_are_refused() {
         assert!(!refusal(|command| command.output_paths = vec!["a".into(), "a/b".into(), String::new()]));
-        for bad in ["/a", "..", "a/../b", "a//b", "./a", "a/", "a\0"] {
+        for dots in ["a/../b", "./a", "."] {
+            assert!(!refusal(|command| command.output_paths = vec![dots.into()]), "{dots:?}");
+            assert!(refusal(|command| command.output_files = vec![dots.into()]), "{dots:?}");
+            assert!(refusal(|command| command.output_directories = vec![dots.into()]), "{dots:?}");
+        }
+        let below = |depth: &'static str| {
+            refusal(|command| {
+                command.working_directory = "w".into();
+                command.output_paths = vec![depth.into()];
+            })
+        };
+        assert!(!below("../a") && below("../../a"));
+        for bad in ["/a", "..", "a/../../b", "a//b", "a/", "a\0"] {
             assert!(refusal(|command| command.output_paths = vec![bad.into()]), "{bad:?}");
             assert!(refusal(|command| command.output_files = vec![bad.into()]), "{bad:?}");
             assert!(refusal(|command| command.output_directories = vec![bad.into()]), "{bad:?}");

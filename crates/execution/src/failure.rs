@@ -1,12 +1,14 @@
 //! Failures of an attempt, as a worker reports them, and their codes.
 //!
 //! An action that ran and exited with any code has a result and is not a failure. A failure says why there is no
-//! result, and whether another attempt may help.
+//! result, and whether another attempt may help. That of a stopped command has the output up to there.
 
 use std::io;
 
 use blobs::Digest;
 use wire::grpc::ErrorCategory;
+
+use crate::reapi::ActionResult;
 
 /// The longest message that the coordinator accepts.
 const MAX_MESSAGE_BYTES: usize = 16 * 1024;
@@ -20,6 +22,8 @@ pub struct Failure {
     /// For people, except where the code says otherwise.
     pub message: String,
     pub retryable: bool,
+    /// What the command of an action had written when it was stopped.
+    pub partial: Option<Box<ActionResult>>,
 }
 
 impl Failure {
@@ -61,11 +65,15 @@ impl Failure {
             let end = ends.find(|end| message.is_char_boundary(*end));
             message.truncate(end.unwrap_or(0));
         }
-        Failure { code, category, message, retryable: false }
+        Failure { code, category, message, retryable: false, partial: None }
     }
 
     pub fn retryable(self) -> Failure {
         Failure { retryable: true, ..self }
+    }
+
+    pub fn with_partial(self, result: ActionResult) -> Failure {
+        Failure { partial: Some(Box::new(result)), ..self }
     }
 
     pub fn timeout(limit: std::time::Duration) -> Failure {

@@ -44,6 +44,25 @@ impl RelativePath {
         }
     }
 
+    /// The path that a text means in this directory. `.` and `..` count by the text alone, and must not lead out of the root.
+    pub fn resolve(&self, text: &str) -> Result<RelativePath, InvalidPath> {
+        let mut path = self.0.clone();
+        match text {
+            "" => return Ok(self.clone()),
+            _ if text.starts_with('/') => return Err(InvalidPath("is absolute")),
+            _ if text.split('/').count() > MAX_COMPONENTS => return Err(InvalidPath("is too deep")),
+            _ => {}
+        }
+        for name in text.split('/') {
+            match name {
+                "." => {}
+                ".." => drop(path.pop().ok_or(InvalidPath("leads out of the input root"))?),
+                _ => path.push(component(name)?.to_owned()),
+            }
+        }
+        Ok(RelativePath(path))
+    }
+
     pub fn components(&self) -> &[String] {
         &self.0
     }
@@ -120,6 +139,26 @@ mod tests {
         assert_eq!((parent, name), (RelativePath::parse("a/b").unwrap(), "c"));
         assert_eq!(RelativePath::parse("").unwrap().split_last(), None);
         assert_eq!(RelativePath::parse(&["a"; 513].join("/")), Err(InvalidPath("is too deep")));
+    }
+
+    #[test]
+    fn i10_dots_in_a_path_count_by_the_text_and_stay_within_the_root() {
+        let directory = RelativePath::parse("a/b").unwrap();
+        for (text, expected) in [
+            ("", "a/b"),
+            (".", "a/b"),
+            ("./c", "a/b/c"),
+            ("c/./d/../e", "a/b/c/e"),
+            ("../c", "a/c"),
+            ("../..", ""),
+            ("../../c", "c"),
+            ("x/../../../a", "a"),
+        ] {
+            assert_eq!(directory.resolve(text), RelativePath::parse(expected), "{text:?}");
+        }
+        for bad in ["../../..", "x/../../../../a", "/a", "a//b", "a/", "a/\0", &["a"; 513].join("/")] {
+            assert!(directory.resolve(bad).is_err(), "{bad:?}");
+        }
     }
 
     #[test]

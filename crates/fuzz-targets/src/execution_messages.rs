@@ -55,8 +55,10 @@ pub(crate) fn action_and_command(input: &[u8]) {
     let Ok(decoded) = reapi::Command::decode(input) else { return };
     if command::check(&decoded).is_ok() {
         assert!(!decoded.arguments.is_empty(), "a command has a program");
-        for path in decoded.output_paths.iter().chain([&decoded.working_directory]) {
-            assert!(stays_within(path, 0), "{path:?} leads out of the input root");
+        let directory = &decoded.working_directory;
+        let depth = directory.split('/').filter(|name| !name.is_empty()).count();
+        for (path, depth) in decoded.output_paths.iter().map(|path| (path, depth)).chain([(directory, 0)]) {
+            assert!(stays_within(path, depth), "{path:?} leads out of the input root");
         }
     }
 }
@@ -66,7 +68,7 @@ pub(crate) fn actions_and_commands() -> Vec<Vec<u8>> {
     let command = reapi::Command {
         arguments: vec!["cc".into(), "-c".into(), "a.c".into()],
         environment_variables: vec![variable],
-        output_paths: vec!["out/a.o".into()],
+        output_paths: vec!["out/a.o".into(), "../a.d".into()],
         working_directory: "src".into(),
         ..Default::default()
     };

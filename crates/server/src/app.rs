@@ -265,7 +265,8 @@ impl App {
         match &self.executions {
             Some(executions) => {
                 let message = &report.error.message;
-                executions.worker_access.promote_named(caller, &report.lease, message).await
+                executions.worker_access.promote_named(caller, &report.lease, message).await?;
+                executions.promote_partial(caller, report).await
             }
             None => Ok(()),
         }

@@ -44,6 +44,8 @@ pub trait Performer: Send + Sync + 'static {
 /// until the work has stopped.
 #[derive(Clone, Debug)]
 pub struct Permit {
+    /// The parent of `cancel`.
+    lost: CancellationToken,
     cancel: CancellationToken,
     slot: Option<Arc<SlotGuard>>,
     outputs: Arc<OnceLock<KeptOutputs>>,
@@ -51,7 +53,8 @@ pub struct Permit {
 
 impl Permit {
     pub(crate) fn new(slot: Option<SlotGuard>) -> Permit {
-        Permit { cancel: CancellationToken::new(), slot: slot.map(Arc::new), outputs: Arc::default() }
+        let lost = CancellationToken::new();
+        Permit { cancel: lost.child_token(), lost, slot: slot.map(Arc::new), outputs: Arc::default() }
     }
 
     /// Keeps the outputs until the attempt's report is answered.
@@ -68,8 +71,18 @@ impl Permit {
         }
     }
 
+    /// The coordinator wants the work stopped, and a report of it.
     pub(crate) fn cancel(&self) {
         self.cancel.cancel();
+    }
+
+    /// Nothing more about the attempt is reported.
+    pub(crate) fn lose(&self) {
+        self.lost.cancel();
+    }
+
+    pub(crate) fn lost(&self) -> &CancellationToken {
+        &self.lost
     }
 
     /// Canceled when the work should stop, for whatever reason.

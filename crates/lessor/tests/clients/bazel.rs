@@ -39,6 +39,13 @@ impl Bazel {
         Processes::of(&succeeded(&output))
     }
 
+    /// The exit code and the output of a test of everything that does not succeed.
+    pub(crate) fn failing_test(&self, flags: &[&str]) -> (Option<i32>, String) {
+        let output = self.build_command("test", flags).output().unwrap();
+        let text = [&output.stdout[..], &output.stderr[..]].concat();
+        (output.status.code(), String::from_utf8_lossy(&text).into_owned())
+    }
+
     /// Starts to build everything.
     pub(crate) fn spawn_build(&self, flags: &[&str]) -> Child {
         let mut command = self.build_command("build", flags);

@@ -37,9 +37,14 @@ impl Workspace {
             &format!("cc_binary(name = 'program', srcs = ['program.cc'], deps = [{}])\n", all.join(", "));
         workspace.sources.push(("input.txt".to_owned(), "hello\n".to_owned()));
         workspace.genrule("shout", &["input.txt".to_owned()], "tr a-z A-Z < $(location input.txt) > $@");
-        workspace.scripts.push(("shout_test.sh".to_owned(), "grep -q HELLO shout.txt".to_owned()));
-        workspace.build += "sh_test(name = 'shout_test', srcs = ['shout_test.sh'], data = ['shout.txt'])\n";
+        workspace.test("shout_test", "grep -q HELLO shout.txt", &["shout.txt"]);
         workspace
+    }
+
+    /// A test in shell.
+    pub(crate) fn test(&mut self, name: &str, script: &str, data: &[&str]) {
+        self.scripts.push((format!("{name}.sh"), script.to_owned()));
+        self.build += &format!("sh_test(name = '{name}', srcs = ['{name}.sh'], data = {data:?})\n");
     }
 
     fn library(&mut self, n: usize) {

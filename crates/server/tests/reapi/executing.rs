@@ -4,14 +4,16 @@ use std::time::Duration;
 
 use bazel_remote_apis::build::bazel::remote::execution::v2::platform::Property;
 use bazel_remote_apis::build::bazel::remote::execution::v2::{
-    ActionResult, ExecuteOperationMetadata, ExecutionPolicy, Platform, execution_stage::Value as Stage,
+    ActionResult, ExecuteOperationMetadata, ExecuteRequest, ExecutionPolicy, Platform,
+    execution_stage::Value as Stage,
 };
+use bazel_remote_apis::google::longrunning::CancelOperationRequest;
 use prost::Message;
 use server::reapi::Settings;
 use tonic::Code;
-use wire::grpc::{ErrorCategory, TaskStatus};
+use wire::grpc::{ErrorCategory, TaskStatus, UpdateTaskStatusRequest};
 
-use crate::support::{Served, ask};
+use crate::support::{Served, ask, digest};
 
 fn exit(exit_code: i32) -> ActionResult {
     ActionResult { exit_code, ..ActionResult::default() }
@@ -61,7 +63,10 @@ async fn every_failure_has_its_code() {
         (ErrorCategory::Timeout, "timeout", Code::DeadlineExceeded),
         (ErrorCategory::Configuration, "bad_command", Code::FailedPrecondition),
         (ErrorCategory::Infrastructure, "", Code::Unavailable),
-        (ErrorCategory::UserCode, "", Code::Internal),
+        // Clients would repeat anything else, and it would fail again.
+        (ErrorCategory::UserCode, "", Code::FailedPrecondition),
+        (ErrorCategory::UserCode, "result_rejected", Code::FailedPrecondition),
+        (ErrorCategory::Infrastructure, "not_enough_resources", Code::FailedPrecondition),
     ] {
         let action = served.action(&["fails", code]).await;
         let waiting = served.execute(ask(&action)).await.unwrap();
@@ -78,6 +83,94 @@ async fn every_failure_has_its_code() {
         let status = waiting.response().await.status.unwrap();
         assert_eq!((status.code, status.message.as_str()), (expected as i32, "as it happens"));
     }
+    served.stop().await;
+}
+
+fn stopped(report: &mut UpdateTaskStatusRequest, code: &str, partial: &ActionResult) {
+    report.status = TaskStatus::Failed.into();
+    let is_timeout = code == "timeout";
+    let category = if is_timeout { ErrorCategory::Timeout } else { ErrorCategory::Cancelled };
+    report.error_category = category.into();
+    report.error_code = code.to_owned();
+    report.error_message = "as it happens".to_owned();
+    report.retryable = Some(false);
+    report.partial_progress_json = execution::result::encode(partial).unwrap().into();
+}
+
+/// R28, R30.
+#[tokio::test]
+async fn an_execution_that_ran_out_of_time_has_its_output_and_is_never_cached() {
+    let served = Served::start().await;
+    let mut worker = served.worker("w").await;
+    let action = served.action(&["sleep"]).await;
+    let partial = ActionResult {
+        // Whatever the worker says, it is no result.
+        exit_code: 0,
+        stdout_digest: served.upload(&[b"so far"]).await.pop(),
+        stderr_digest: Some(digest(b"gone")),
+        ..ActionResult::default()
+    };
+    let mut waiting = served.execute(ExecuteRequest { inline_stdout: true, ..ask(&action) }).await.unwrap();
+    let name = waiting.name().await;
+    let task = worker.lease().await;
+    worker.report(&task, |report| stopped(report, "timeout", &partial)).await;
+    let response = waiting.response().await;
+    assert_eq!(response.status.unwrap().code, Code::DeadlineExceeded as i32);
+    let result = response.result.unwrap();
+    assert_eq!(
+        (&result.stdout_raw[..], result.stdout_digest),
+        (&b"so far"[..], partial.stdout_digest.clone())
+    );
+    assert_eq!(result.stderr_digest, None, "it is not in the content store");
+    assert_eq!(served.cached(&action).await.unwrap_err().code(), Code::NotFound);
+    let served = served.restart().await;
+    let again = served.wait_execution(&name).await.unwrap().response().await;
+    assert_eq!(again.status.unwrap().code, Code::DeadlineExceeded as i32);
+    assert_eq!(again.result.unwrap().stdout_digest, partial.stdout_digest);
+    assert_eq!(served.cached(&action).await.unwrap_err().code(), Code::NotFound);
+    served.stop().await;
+}
+
+/// R42.
+#[tokio::test]
+async fn a_cancelled_execution_has_its_output() {
+    let served = Served::start().await;
+    let mut worker = served.worker("w").await;
+    let action = served.action(&["sleep"]).await;
+    let partial = ActionResult {
+        exit_code: 137,
+        stdout_digest: served.upload(&[b"so far"]).await.pop(),
+        ..ActionResult::default()
+    };
+    let mut waiting = served.execute(ask(&action)).await.unwrap();
+    let name = waiting.name().await;
+    let task = worker.lease().await;
+    served.operations().await.cancel_operation(CancelOperationRequest { name }).await.unwrap();
+    worker.report(&task, |report| stopped(report, "cancelled", &partial)).await;
+    let response = waiting.response().await;
+    assert_eq!(response.status.unwrap().code, Code::Cancelled as i32);
+    let result = response.result.unwrap();
+    assert_eq!((result.exit_code, result.stdout_digest), (137, partial.stdout_digest.clone()));
+    served.stop().await;
+}
+
+/// An earlier attempt's output does not explain a later attempt's end.
+#[tokio::test]
+async fn an_execution_that_failed_otherwise_has_no_result() {
+    let served = Served::start().await;
+    let mut worker = served.worker("w").await;
+    let action = served.action(&["fails"]).await;
+    let waiting = served.execute(ask(&action)).await.unwrap();
+    let task = worker.lease().await;
+    let partial = ActionResult { stdout_raw: b"text".to_vec(), ..ActionResult::default() };
+    worker
+        .report(&task, |report| {
+            stopped(report, "worker_broken", &partial);
+            report.error_category = ErrorCategory::Infrastructure.into();
+        })
+        .await;
+    let response = waiting.response().await;
+    assert_eq!((response.status.unwrap().code, response.result), (Code::Unavailable as i32, None));
     served.stop().await;
 }
 

@@ -13,7 +13,7 @@ pub use tokio_util::sync::CancellationToken;
 use wire::grpc::LeasedTask;
 
 use crate::cache::Cache;
-use crate::executors::Run;
+use crate::executors::{End, KILLED, Ran, Run};
 use crate::inputs::message_cache::MessageCache;
 use crate::inputs::{Fetched, Inputs};
 use crate::outputs::{self, Collected, Destination, Expected, KeptOutputs};
@@ -73,15 +73,15 @@ impl Actions {
         cancel: &CancellationToken,
         freed: impl FnOnce() + Send,
     ) -> Result<ActionResult, Failure> {
-        self.run_and_keep(instance, action, cancel, freed).await.map(|(result, _)| result)
+        self.run_and_keep(instance, action, [cancel; 2], freed).await.map(|(result, _)| result)
     }
 
-    /// The same, with the outputs, which can be uploaded again.
+    /// The same, with the outputs, which can be uploaded again. The second token says that nothing is reported any more.
     async fn run_and_keep(
         &self,
         instance: &str,
         action: Digest,
-        cancel: &CancellationToken,
+        [cancel, lost]: [&CancellationToken; 2],
         freed: impl FnOnce() + Send,
     ) -> Result<(ActionResult, KeptOutputs), Failure> {
         let mut metadata = ExecutedActionMetadata {
@@ -97,7 +97,25 @@ impl Actions {
         record_run(&mut metadata, &ran);
         metadata.output_upload_start_timestamp = now();
         freed();
-        let exit_code = self.context.exit_code(&ran, timeout(&ready.action)?).await?;
+        let exit_code = match self.exit_code(&ran, &ready.action, &workspace).await {
+            Err(failure) if ran.end.exit_code().is_none() => {
+                let upload = unless(lost, self.upload_output(instance, action.function, workspace));
+                return Err(match upload.await {
+                    Ok(output) => failure.with_partial(ActionResult {
+                        exit_code: KILLED,
+                        execution_metadata: Some(metadata),
+                        ..output
+                    }),
+                    Err(why) => {
+                        if !lost.is_cancelled() {
+                            tracing::warn!(%why, "the output of a stopped command is lost");
+                        }
+                        failure
+                    }
+                });
+            }
+            ended => ended?,
+        };
         let upload = self.upload_outputs(instance, action.function, &ready, workspace);
         let (mut result, kept) = unless(cancel, upload).await?;
         result.exit_code = exit_code;
@@ -190,6 +208,32 @@ impl Actions {
         })
     }
 
+    /// The exit code, or the attempt's failure. A command that broke a limit has a result that says so: it would break the
+    /// limit at every attempt, and clients repeat what has no result.
+    async fn exit_code(&self, ran: &Ran, action: &Action, workspace: &Workspace) -> Result<i32, Failure> {
+        let ended = self.context.exit_code(ran, timeout(action)?).await;
+        match (ran.end, ended) {
+            (End::TooMuchOutput | End::OutOfMemory, Err(failure)) => {
+                workspace.add_line(self.context.max_output_bytes, &failure.message).await?;
+                ran.end.exit_code().ok_or(failure)
+            }
+            (_, ended) => ended,
+        }
+    }
+
+    /// Uploads what a stopped command has written to standard output and standard error.
+    async fn upload_output(
+        &self,
+        instance: &str,
+        function: DigestFunction,
+        workspace: Workspace,
+    ) -> Result<ActionResult, Failure> {
+        let collect = move || Ok((workspace.collect_output(function)?, workspace));
+        let (Collected { result, blobs }, workspace) = self.context.dirs.work(collect).await?;
+        outputs::upload(Destination { cas: &*self.context.cas, instance }, &blobs, &workspace.root).await?;
+        Ok(result)
+    }
+
     async fn upload_outputs(
         &self,
         instance: &str,
@@ -227,8 +271,11 @@ impl Performer for Actions {
             Ok(decoded) => decoded,
             Err(invalid) => return Failure::from(invalid).into(),
         };
-        let ran =
-            self.run_and_keep(&payload.instance_name, action, permit.cancelled(), || permit.free()).await;
+        let ran = self
+            .run_and_keep(&payload.instance_name, action, [permit.cancelled(), permit.lost()], || {
+                permit.free()
+            })
+            .await;
         match ran {
             Ok((mut result, kept)) => {
                 permit.keep(kept);

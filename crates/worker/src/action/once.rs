@@ -81,7 +81,7 @@ impl Actions {
         .await?;
         let limit = timeout(&ready.action)?;
         let ran = self.context.executor.execute(self.prepared(&ready, &workspace, cancel)?).await?;
-        let ended = match self.context.exit_code(&ran, limit).await {
+        let ended = match self.exit_code(&ran, &ready.action, &workspace).await {
             Ok(exit_code) => {
                 let (inputs, expected) = (ready.inputs.clone(), ready.expected.clone());
                 let collect = move || {

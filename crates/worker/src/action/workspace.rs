@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use rustix::fs::{MemfdFlags, memfd_create};
 
 use crate::Failure;
 use crate::cache::{Key, verify};
-use crate::inputs::Fetched;
+use crate::inputs::{Fetched, blocking};
 use crate::outputs::{Collected, Expected};
 use crate::work_dir::{Trash, WorkDir, WorkDirs};
 use execution::digest;
@@ -79,6 +80,22 @@ impl Workspace {
         clones.map_err(output_failed)
     }
 
+    /// Cuts the captured output to its limit, and adds a line to standard error.
+    pub(crate) async fn add_line(&self, max_bytes: u64, line: &str) -> Result<(), Failure> {
+        let (stdout, stderr) = self.captures()?;
+        let line = format!("\nlessor: {line}\n");
+        let add = move || {
+            for file in [&stdout, &stderr] {
+                if file.metadata()?.len() > max_bytes {
+                    file.set_len(max_bytes)?;
+                }
+            }
+            // The file's own offset is where the command stopped writing.
+            stderr.write_all_at(line.as_bytes(), stderr.metadata()?.len())
+        };
+        blocking(move || add().map_err(output_failed)).await
+    }
+
     /// Reads the outputs. They count only if the inputs are unchanged. Blocking.
     pub(crate) fn collect(
         &self,
@@ -89,6 +106,18 @@ impl Workspace {
         let collected = expected.collect(&self.root, function);
         // Changed inputs may be the cause of invalid outputs.
         let mut collected = collected.map_err(|failure| inputs.check().err().unwrap_or(failure))?;
+        self.add_output(&mut collected, function)?;
+        Ok(collected)
+    }
+
+    /// Reads standard output and standard error alone. Blocking.
+    pub(crate) fn collect_output(&self, function: DigestFunction) -> Result<Collected, Failure> {
+        let mut collected = Collected::default();
+        self.add_output(&mut collected, function)?;
+        Ok(collected)
+    }
+
+    fn add_output(&self, collected: &mut Collected, function: DigestFunction) -> Result<(), Failure> {
         let result = &mut collected.result;
         for (file, reported) in
             [(&self.stdout, &mut result.stdout_digest), (&self.stderr, &mut result.stderr_digest)]
@@ -102,7 +131,7 @@ impl Workspace {
                 collected.blobs.add_own(digest, file);
             }
         }
-        Ok(collected)
+        Ok(())
     }
 
     /// Checks that the inputs are unchanged, and leaves the directory to later attempts. Blocking.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use lessor_sdk::protocol::LeaseClock;
 use prost::Message;
 use prost_types::Timestamp;
@@ -102,6 +103,8 @@ impl HeldLease {
                 report.error_category = failure.category.into();
                 report.error_code = failure.code.to_owned();
                 report.retryable = Some(failure.retryable);
+                let partial = failure.partial.and_then(|partial| execution::result::encode(&partial).ok());
+                report.partial_progress_json = partial.map(Bytes::from).unwrap_or_default();
             }
         }
         // The coordinator rejects a larger report, and an even larger one would end the stream.

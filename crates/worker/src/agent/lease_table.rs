@@ -163,7 +163,7 @@ impl LeaseTable {
         self.held.retain(|lease_id, held| {
             let is_reporting = held.report.is_some();
             if !is_reporting {
-                held.permit.cancel();
+                held.permit.lose();
                 releases.insert(lease_id.clone(), SendState::NOW);
             }
             is_reporting
@@ -171,7 +171,7 @@ impl LeaseTable {
     }
 
     pub(super) fn lose_all(&mut self) {
-        self.held.values().for_each(|held| held.permit.cancel());
+        self.held.values().for_each(|held| held.permit.lose());
         self.held.clear();
         self.releases.clear();
     }

@@ -251,7 +251,7 @@ impl SchedulerAgent {
 
     /// Stops what still runs and unregisters, which releases its leases.
     async fn leave(&mut self) {
-        self.attempts.values().for_each(|(_, permit)| permit.cancel());
+        self.attempts.values().for_each(|(_, permit)| permit.lose());
         let finished = async { while self.running.join_next().await.is_some() {} };
         if timeout(STOP_GRACE, finished).await.is_err() {
             tracing::error!("some attempts did not stop in time and are dropped");

@@ -83,6 +83,10 @@ impl Index {
         self.bytes
     }
 
+    pub(super) fn max_bytes(&self) -> u64 {
+        self.max_bytes
+    }
+
     pub(super) fn remove(&mut self, key: &Key) {
         if self.entries.remove(key).is_some() {
             self.bytes -= key.digest.size;

@@ -100,6 +100,10 @@ impl Cache {
         })
     }
 
+    pub(crate) fn max_bytes(&self) -> u64 {
+        self.index.lock().max_bytes()
+    }
+
     /// Whether all of the contents are here and verified. Not blocking.
     pub(crate) fn has_all(&self, keys: &[Key]) -> bool {
         let mut index = self.index.lock();

@@ -21,6 +21,7 @@ use std::ops::AddAssign;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
+use rustix::process::Signal;
 use tokio_util::sync::CancellationToken;
 
 use crate::Failure;
@@ -77,6 +78,21 @@ pub enum End {
     /// A process was killed because the command exceeded its memory limit.
     OutOfMemory,
 }
+
+impl End {
+    /// The exit code of the result, as if a signal had ended the command (R53); `None` if there is no result.
+    pub(crate) fn exit_code(self) -> Option<i32> {
+        match self {
+            End::Exited(code) => Some(code),
+            End::TooMuchOutput => Some(128 + Signal::XFSZ.as_raw()),
+            End::OutOfMemory => Some(KILLED),
+            End::TimedOut | End::Cancelled => None,
+        }
+    }
+}
+
+/// The exit code of a command that was stopped.
+pub(crate) const KILLED: i32 = 128 + Signal::KILL.as_raw();
 
 /// The resources that a command used: its own, those of processes that it waited for, and those of killed leftovers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

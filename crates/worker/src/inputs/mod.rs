@@ -149,6 +149,7 @@ impl Inputs {
             self.decode(root, &content)?;
         }
         let tree = self.tree(instance, root, missing).await?;
+        self.check_size(&tree)?;
         missing.extend(self.fetch.contents(instance, tree.files()).await?);
         let laid_out = Arc::new(Mutex::new(self.cache.now()));
         Ok(Fetched {
@@ -157,6 +158,19 @@ impl Inputs {
             workspaces: self.workspaces.clone(),
             laid_out,
         })
+    }
+
+    /// A tree that does not fit into the cache would lose contents before all are fetched, at every attempt.
+    fn check_size(&self, tree: &Tree) -> Result<(), Failure> {
+        let bytes: u64 = tree.files().iter().map(|key| key.digest.size).sum();
+        let max_bytes = self.cache.max_bytes();
+        if bytes <= max_bytes {
+            return Ok(());
+        }
+        let message = format!(
+            "the inputs have {bytes} bytes, and the worker's cache takes {max_bytes}: its operator may raise worker.cache_mib"
+        );
+        Err(Failure::new(Failure::NOT_ENOUGH_RESOURCES, ErrorCategory::Configuration, message))
     }
 
     /// Fetches evicted contents.

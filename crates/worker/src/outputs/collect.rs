@@ -45,11 +45,11 @@ impl<'a> Collector<'a> {
     }
 
     fn output(&mut self, output: &Output) -> Result<(), Failure> {
-        let path = self.expected.working_directory.join(&output.path);
+        let path = &output.path;
         let Some((parent, name)) = path.split_last() else {
             // The input root itself.
-            let root = self.root.descend(&path).map_err(|error| failed(output, error))?;
-            return self.directory(output, &root, &path);
+            let root = self.root.descend(path).map_err(|error| failed(output, error))?;
+            return self.directory(output, &root, path);
         };
         let directory = match self.root.descend(&parent) {
             Ok(directory) => directory,
@@ -64,10 +64,10 @@ impl<'a> Collector<'a> {
             Err(error) => return Err(failed(output, error)),
         };
         match (kind(&stat), output.kind) {
-            (FileType::RegularFile, Kind::Any | Kind::File) => self.file(output, &directory, name, &path),
+            (FileType::RegularFile, Kind::Any | Kind::File) => self.file(output, &directory, name, path),
             (FileType::Directory, Kind::Any | Kind::Directory) => {
                 let directory = directory.directory(name).map_err(|error| failed(output, error))?;
-                self.directory(output, &directory, &path)
+                self.directory(output, &directory, path)
             }
             (FileType::Symlink, _) => {
                 self.symlink(output, &directory, name, &stat, parent.components().len())

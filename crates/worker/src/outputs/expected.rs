@@ -2,8 +2,8 @@
 //! there are paths, the older lists are ignored.
 
 use crate::Failure;
-use execution::RelativePath;
 use execution::reapi::{Command, command::OutputDirectoryFormat};
+use execution::{InvalidPath, RelativePath};
 
 #[derive(Clone, Debug)]
 pub(crate) struct Expected {
@@ -18,6 +18,7 @@ pub(crate) struct Expected {
 pub(crate) struct Output {
     /// As the client wrote it; the result names it in the same way.
     pub text: String,
+    /// From the input root.
     pub path: RelativePath,
     pub kind: Kind,
 }
@@ -42,13 +43,14 @@ impl Expected {
         command: &Command,
         allow_absolute_symlinks: bool,
     ) -> Result<Expected, Failure> {
-        let working_directory = path("working directory", &command.working_directory)?;
+        let text = &command.working_directory;
+        let working_directory = path("working directory", text, RelativePath::parse(text))?;
         let mut outputs = Vec::new();
         if command.output_paths.is_empty() {
-            add(&mut outputs, &command.output_files, Kind::File)?;
-            add(&mut outputs, &command.output_directories, Kind::Directory)?;
+            add(&mut outputs, &working_directory, &command.output_files, Kind::File)?;
+            add(&mut outputs, &working_directory, &command.output_directories, Kind::Directory)?;
         } else {
-            add(&mut outputs, &command.output_paths, Kind::Any)?;
+            add(&mut outputs, &working_directory, &command.output_paths, Kind::Any)?;
         }
         let format = OutputDirectoryFormat::try_from(command.output_directory_format)
             .map_err(|_| Failure::invalid_action("the format of output directories is not known"))?;
@@ -62,22 +64,31 @@ impl Expected {
     }
 }
 
-fn add(outputs: &mut Vec<Output>, texts: &[String], kind: Kind) -> Result<(), Failure> {
+fn add(
+    outputs: &mut Vec<Output>,
+    directory: &RelativePath,
+    texts: &[String],
+    kind: Kind,
+) -> Result<(), Failure> {
     let mut texts: Vec<&String> = texts.iter().collect();
     texts.sort_unstable();
     texts.dedup();
     for text in texts {
-        let path = path("output", text)?;
-        if path.components().is_empty() && kind == Kind::File {
+        if text.is_empty() && kind == Kind::File {
             return Err(Failure::invalid_action("an output file has no name"));
         }
+        let resolved = match kind {
+            Kind::Any => directory.resolve(text),
+            Kind::File | Kind::Directory => RelativePath::parse(text).map(|path| directory.join(&path)),
+        };
+        let path = path("output", text, resolved)?;
         outputs.push(Output { text: text.clone(), path, kind });
     }
     Ok(())
 }
 
-fn path(what: &str, text: &str) -> Result<RelativePath, Failure> {
-    RelativePath::parse(text).map_err(|why| {
+fn path(what: &str, text: &str, path: Result<RelativePath, InvalidPath>) -> Result<RelativePath, Failure> {
+    path.map_err(|why| {
         Failure::invalid_action(format!("the {what} {text:?} is not a path below the input root: it {why}"))
     })
 }

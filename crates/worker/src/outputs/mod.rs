@@ -26,6 +26,7 @@ use output_blobs::OutputBlobs;
 pub(crate) use upload::upload;
 
 /// The outputs of a command, read and hashed. They are not in the store yet.
+#[derive(Default)]
 pub(crate) struct Collected {
     /// Without exit code and metadata.
     pub result: ActionResult,
@@ -40,7 +41,7 @@ impl Expected {
             Failure::invalid_action(format!("the directory {path:?} of an output cannot be made: {error}"))
         };
         let root = Directory::open(input_root).map_err(|error| Failure::io("the input root", error))?;
-        let working = root.descend(&self.working_directory).map_err(|error| {
+        root.descend(&self.working_directory).map_err(|error| {
             let path = self.working_directory.to_string();
             Failure::invalid_action(format!(
                 "the working directory {path:?} is no directory of the inputs: {error}"
@@ -48,7 +49,7 @@ impl Expected {
         })?;
         for path in self.paths() {
             if let Some((parent, _)) = path.split_last() {
-                working.descend_or_make(&parent).map_err(|error| failed(&parent, error))?;
+                root.descend_or_make(&parent).map_err(|error| failed(&parent, error))?;
             }
         }
         Ok(())

@@ -130,3 +130,43 @@ async fn r52_an_action_is_leased_run_and_committed_with_its_times_and_its_origin
     stop.stop();
     in_time(agent).await.unwrap().unwrap();
 }
+
+/// R36, R42: what a command wrote until it was stopped is reported with its failure.
+#[tokio::test]
+async fn r42_the_output_of_a_stopped_action_is_reported() {
+    let served = Served::start().await;
+    let stage = Stage::new().await;
+    let dir = tempfile::tempdir().unwrap();
+    let config = Config::new(format!("http://{}", served.address), "stops", ActionOptions::below(dir.path()));
+    let executor = ExecutorOptions::new(Backend::Host, "stops", dir.path());
+    let executor = executors::open(&executor).await.unwrap();
+    let work = Work::open(&config, executor, stage.cas.clone()).await.unwrap();
+    let stop = Stopper::new();
+    let agent = tokio::spawn(Agent::serve(config, Arc::new(work), stop.clone()));
+    let mark = dir.path().join("begun");
+    let script = |n: u32| format!("echo {n}; : > {}{n}; sleep 600", mark.display());
+
+    let action = stage.action(sh(&script(1)), &Tree::default(), Some(Duration::from_secs(2)));
+    let id = served.submit(execution(&action)).await;
+    let failed = served.until(&id, |task| task["state"] == "FAILED").await;
+    assert_eq!(failed["error"]["code"], "timeout");
+    assert_eq!(stage.stdout(&partial(&served, &id).await), "1\n");
+
+    let action = stage.action(sh(&script(2)), &Tree::default(), None);
+    let id = served.submit(execution(&action)).await;
+    served.until(&id, |_| dir.path().join("begun2").exists()).await;
+    served.cancel(&id).await;
+    let dead = served.until(&id, |task| task["state"] == "DEAD").await;
+    assert_eq!(dead["error"]["code"], "cancelled");
+    assert_eq!(stage.stdout(&partial(&served, &id).await), "2\n");
+    stop.stop();
+    in_time(agent).await.unwrap().unwrap();
+}
+
+async fn partial(served: &Served, id: &str) -> ActionResult {
+    let history = served.http("GET", &format!("/v1/tasks/{id}/history"), "").await;
+    let last = history["events"].as_array().unwrap().last().unwrap();
+    let encoded = last["partialProgress"]["actionResult"].as_str().unwrap_or_else(|| panic!("{last}"));
+    let result = base64::engine::general_purpose::STANDARD.decode(encoded).unwrap();
+    ActionResult::decode(&result[..]).unwrap()
+}

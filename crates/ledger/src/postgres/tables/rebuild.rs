@@ -51,7 +51,7 @@ pub fn rebuild(database: &Database) -> Result<Rebuilt, RecoveryError> {
     database.run(move |session| async move {
         let sql = "UPDATE lessor.table_state SET complete = since IS NOT NULL AND since <= $2::int8 + 1, \
                    position = greatest(position, $2) WHERE shard = $1";
-        Ok(session.execute(sql, &[&shard, &at]).await?)
+        session.execute(sql, &[&shard, &at]).await
     })?;
     Ok(Rebuilt { position, jobs: state.len(), attempts, deleted })
 }
@@ -101,7 +101,7 @@ fn delete_unknown(database: &Database, state: &State, position: Position) -> Res
     let orphans = database.run(move |session| async move {
         let sql = "DELETE FROM lessor.job_attempts AS attempts WHERE position <= $1 \
                    AND NOT EXISTS (SELECT FROM lessor.jobs WHERE id = attempts.job_id)";
-        Ok(session.execute(sql, &[&at]).await?)
+        session.execute(sql, &[&at]).await
     })?;
     Ok(deleted + orphans as usize)
 }
@@ -138,7 +138,7 @@ fn delete(database: &Database, tasks: BTreeSet<TaskId>, position: Position) -> R
         database.run(move |session| async move {
             let sql = "WITH job AS (DELETE FROM lessor.jobs WHERE id = ANY($1::uuid[]) AND position <= $2 RETURNING id) \
                        DELETE FROM lessor.job_attempts USING job WHERE job_id = job.id";
-            Ok(session.execute(sql, &[&tasks, &at]).await?)
+            session.execute(sql, &[&tasks, &at]).await
         })?;
     }
     Ok(())

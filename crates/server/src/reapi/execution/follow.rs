@@ -4,7 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use authority::{Scope, TaskId, TaskState};
+use authority::{Scope, Task, TaskId, TaskState};
+use blobs::DigestFunction;
 use coordinator::{TaskDetail, WaitCondition as Until};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -14,8 +15,10 @@ use super::{inputs, operation};
 use crate::convert::Problem;
 use crate::reapi::Reapi;
 use crate::reapi::inline_outputs::InlineOutputs;
+use crate::reapi::messages::ActionResult;
 use crate::reapi::messages::longrunning::Operation;
-use execution::ExecutionPayload;
+use crate::reapi::store::Store;
+use execution::{ExecutionPayload, digest};
 
 /// How often an unchanged operation is sent again.
 const KEEP_ALIVE: Duration = Duration::from_secs(20);
@@ -132,7 +135,32 @@ pub(crate) async fn state(
     {
         outcome = Err(inputs::refusal(&inputs::missing_of_action(&store, digest).await?));
     }
-    Ok(OperationState::Over(operation::done(name, digest.as_ref(), &operation::response(outcome, false))))
+    let mut response = operation::response(outcome, false);
+    if task.state() != TaskState::Completed
+        && let Some(digest) = &digest
+    {
+        response.result = partial_result(&store, task, wanted, digest.function).await;
+    }
+    Ok(OperationState::Over(operation::done(name, digest.as_ref(), &response)))
+}
+
+/// What a stopped command had written, as far as it is in the content store.
+async fn partial_result(
+    store: &Store,
+    task: &Task,
+    wanted: &InlineOutputs,
+    function: DigestFunction,
+) -> Option<ActionResult> {
+    let mut result = operation::partial_result(task)?;
+    for output in [&mut result.stdout_digest, &mut result.stderr_digest] {
+        let Some(named) = output else { continue };
+        let digest = digest::from_proto(Some(named), function, "an output").ok();
+        let missing = store.missing(digest.as_slice()).await;
+        if digest.is_none() || !missing.is_ok_and(|missing| missing.is_empty()) {
+            *output = None;
+        }
+    }
+    wanted.fill(store, result, function).await.ok()
 }
 
 /// The task of an operation, or NOT_FOUND.

@@ -40,12 +40,13 @@ pub(crate) fn set_queued_at(result: &mut ActionResult, queued_at: Time) {
 
 fn failed(error: Option<&TaskError>) -> Status {
     let Some(error) = error else { return Status::internal("the execution failed") };
+    // Clients repeat what is INTERNAL or UNAVAILABLE; the attempts of what may pass by itself are used up.
     let code = match (error.code.as_deref(), error.category) {
         (Some(Failure::TIMEOUT), _) | (_, Category::Timeout) => Code::DeadlineExceeded,
-        (Some(Failure::MISSING_INPUTS), _) | (_, Category::Configuration) => Code::FailedPrecondition,
+        (Some(Failure::MISSING_INPUTS | Failure::NOT_ENOUGH_RESOURCES), _) => Code::FailedPrecondition,
         (_, Category::Infrastructure) => Code::Unavailable,
         (_, Category::Cancelled) => Code::Cancelled,
-        (_, Category::UserCode | Category::DataQuality) => Code::Internal,
+        (_, Category::Configuration | Category::UserCode | Category::DataQuality) => Code::FailedPrecondition,
     };
     Status::new(code, error.message.to_string())
 }
@@ -62,6 +63,26 @@ fn dead(reason: DeadReason, detail: Option<&str>) -> Status {
         DeadReason::Deadline => Status::deadline_exceeded(detail("the task's deadline has passed")),
         DeadReason::Killed => Status::failed_precondition(detail("an operator ended the execution")),
     }
+}
+
+/// What a stopped command had written, if its worker reported it.
+pub(crate) fn partial_result(task: &Task) -> Option<ActionResult> {
+    let error = task.last_error.as_ref().filter(|_| task.is_final())?;
+    if !matches!(error.category, Category::Timeout | Category::Cancelled) {
+        return None;
+    }
+    let reported = result::decode(task.partial_progress()?).ok()?;
+    let mut result = ActionResult {
+        exit_code: reported.exit_code,
+        stdout_raw: reported.stdout_raw,
+        stdout_digest: reported.stdout_digest,
+        stderr_raw: reported.stderr_raw,
+        stderr_digest: reported.stderr_digest,
+        execution_metadata: reported.execution_metadata,
+        ..ActionResult::default()
+    };
+    set_queued_at(&mut result, task.created_at);
+    Some(result)
 }
 
 /// Whether the execution failed because inputs were missing when a worker fetched them.

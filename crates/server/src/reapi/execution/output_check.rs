@@ -9,7 +9,7 @@ use std::pin::pin;
 use std::time::Duration;
 
 use authority::LeaseRef;
-use authority::command::{ExtendLease, ReportCompletion};
+use authority::command::{ExtendLease, ReportCompletion, ReportFailure};
 use blobs::{Digest, DigestFunction, Error};
 use coordinator::{Handle, LeaseKey, Unavailable};
 use tokio::time::{Instant, timeout, timeout_at};
@@ -22,7 +22,7 @@ use crate::edge::auth::Caller;
 use crate::reapi::Executions;
 use crate::reapi::messages::ActionResult;
 use crate::reapi::store;
-use execution::{EXECUTION_QUEUE, ExecutionPayload};
+use execution::{EXECUTION_QUEUE, ExecutionPayload, digest};
 
 /// The longest time from the receipt of a report to the end of its check. The next message of a stream waits for it, and the
 /// worker repeats the report.
@@ -42,27 +42,8 @@ impl Executions {
         if self.in_flight.is_idle() && !self.handle.has_other_nodes() {
             return Ok(None);
         }
-        let function = match self.in_flight.function_of(lease.task) {
-            Some(function) => function,
-            None if self.handle.has_other_nodes() => {
-                // Another node may have begun the execution.
-                if execution::result::decode(&report.result).is_err() {
-                    return Ok(None);
-                }
-                let Some(function) = function_of_task(&self.handle, lease).await? else { return Ok(None) };
-                function
-            }
-            None if self.in_flight.is_loaded() => return Ok(None),
-            None => {
-                // Right after a restart, the execution may not have been found again.
-                if execution::result::decode(&report.result).is_err() {
-                    return Ok(None);
-                }
-                self.in_flight.load(&lease.scope).await.map_err(to_problem)?;
-                let Some(function) = self.in_flight.function_of(lease.task) else { return Ok(None) };
-                function
-            }
-        };
+        let is_of_action = || execution::result::decode(&report.result).is_ok();
+        let Some(function) = self.function_of(lease, is_of_action).await? else { return Ok(None) };
         // A result that is none of an action has no outputs.
         let Ok(result) = execution::result::decode(&report.result) else { return Ok(None) };
         if !names_outputs(&result) {
@@ -150,6 +131,52 @@ impl Executions {
             }
         }
         refused
+    }
+
+    /// The digest function of the execution that a report is about; none for a task of another kind.
+    async fn function_of(
+        &self,
+        lease: &LeaseRef,
+        is_of_action: impl Fn() -> bool,
+    ) -> Result<Option<DigestFunction>, Problem> {
+        match self.in_flight.function_of(lease.task) {
+            Some(function) => Ok(Some(function)),
+            // Another node may have begun the execution.
+            None if self.handle.has_other_nodes() && is_of_action() => {
+                Ok(function_of_task(&self.handle, lease).await?)
+            }
+            // Right after a restart, the execution may not have been found again.
+            None if !self.handle.has_other_nodes() && !self.in_flight.is_loaded() && is_of_action() => {
+                self.in_flight.load(&lease.scope).await.map_err(to_problem)?;
+                Ok(self.in_flight.function_of(lease.task))
+            }
+            None => Ok(None),
+        }
+    }
+
+    /// Makes the output of a stopped execution visible that its failure has. What is not in the content store is left out of
+    /// the answer to the client.
+    pub(crate) async fn promote_partial(
+        &self,
+        caller: &Caller,
+        report: &ReportFailure,
+    ) -> Result<(), Problem> {
+        let (lease, details) = (&report.lease, report.details.as_ref());
+        let partial = details.and_then(|details| details.partial_progress.as_ref());
+        let result = partial.and_then(|partial| execution::result::decode(partial).ok());
+        let (Some(identity), Some(result)) = (caller.worker_only(), result) else { return Ok(()) };
+        let Some(function) = self.function_of(lease, || true).await? else { return Ok(()) };
+        let named = [&result.stdout_digest, &result.stderr_digest].into_iter().flatten();
+        let named: Vec<_> =
+            named.filter_map(|output| digest::from_proto(Some(output), function, "an output").ok()).collect();
+        if named.is_empty() || !is_live(&self.handle, lease).await? {
+            return Ok(());
+        }
+        let tenant = crate::reapi::tenant(&lease.scope).map_err(to_problem)?;
+        match self.worker_access.promote(identity, &tenant, &named).await {
+            Ok(()) | Err(Error::NotFound(_) | Error::TenantFull { .. }) => Ok(()),
+            Err(error) => Err(to_problem(store::status(error))),
+        }
     }
 
     /// Waits for a check, and keeps the worker and its lease alive meanwhile: they must not end because the content store is

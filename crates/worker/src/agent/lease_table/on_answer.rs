@@ -137,7 +137,7 @@ impl LeaseTable {
     /// Cancels an attempt that can no longer commit. It is not reported.
     pub(super) fn lose(&mut self, lease_id: &str, why: &str) {
         if let Some(held) = self.held.remove(lease_id) {
-            held.permit.cancel();
+            held.permit.lose();
             tracing::warn!(task = held.task_id, why, "a lease is lost, and its attempt is canceled");
         }
     }

@@ -168,6 +168,8 @@ impl Executor for Docker {
         if !container.remove(&run).await && !is_over {
             return Err(Failure::broken("the container could not be removed, and its command may still run"));
         }
+        // What it wrote before it was stopped may still be on its way.
+        output.finish().await;
         output.check()?;
         Ok(ran)
     }

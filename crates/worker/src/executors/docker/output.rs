@@ -94,13 +94,11 @@ struct Bounded {
 }
 
 impl Bounded {
-    /// Returns whether the part is within the limit.
+    /// Keeps what is within the limit, and returns whether that is all.
     fn take(&mut self, part: &[u8]) -> std::io::Result<bool> {
-        let bytes = part.len() as u64;
-        if bytes > self.left_bytes {
-            return Ok(false);
-        }
-        self.left_bytes -= bytes;
-        self.file.write_all(part).map(|()| true)
+        let left = usize::try_from(self.left_bytes).unwrap_or(usize::MAX);
+        let kept = &part[..part.len().min(left)];
+        self.left_bytes -= kept.len() as u64;
+        self.file.write_all(kept).map(|()| kept.len() == part.len())
     }
 }

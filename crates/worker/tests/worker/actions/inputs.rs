@@ -68,6 +68,23 @@ async fn what_was_fetched_once_is_not_fetched_again() {
     assert_eq!(stage.cas.take_calls(), ["read_many"; 2], "the action and its root, not its command");
 }
 
+/// It would lose inputs before it has all of them, however often it is tried.
+#[tokio::test]
+async fn inputs_that_do_not_fit_into_the_cache_are_refused_for_good_and_not_fetched() {
+    let stage = Stage::with(|options| options.cache_max_bytes = 1_000).await;
+    let halves =
+        || Tree::default().file(&stage.cas, "a", &"a".repeat(500)).file(&stage.cas, "b", &"b".repeat(500));
+    assert_eq!(stage.run(sh("cat a b | wc -c"), halves()).await.unwrap().exit_code, 0);
+    let action = stage.action(sh("cat a b c"), &halves().file(&stage.cas, "c", "c"), None);
+    stage.cas.take_calls();
+    let failure = stage.run_action(action).await.unwrap_err();
+    assert_eq!((failure.code, failure.retryable), (Failure::NOT_ENOUGH_RESOURCES, false));
+    assert_eq!(failure.category, wire::grpc::ErrorCategory::Configuration);
+    assert!(failure.message.contains("1001 bytes") && failure.message.contains("1000"), "{failure}");
+    assert_eq!(stage.cas.take_calls(), ["read_many"; 2], "the action, its command and its root");
+    stage.is_clean().await;
+}
+
 #[tokio::test]
 async fn r54_a_command_cannot_damage_the_inputs_of_others() {
     let stage = Stage::new().await;

@@ -49,9 +49,15 @@ async fn run_for(stage: &Stage, script: Command, timeout: Duration) -> Failure {
 async fn r36_a_command_that_takes_too_long_is_ended_and_told_as_a_timeout() {
     let stage = Stage::new().await;
     let begun = Instant::now();
-    let failure = run_for(&stage, sh("sleep 600"), Duration::from_millis(200)).await;
+    let script = "echo before; echo err >&2; sleep 600; echo after";
+    let failure = run_for(&stage, sh(script), Duration::from_secs(2)).await;
     assert_eq!((failure.code, failure.retryable), (Failure::TIMEOUT, false));
     assert_eq!(failure.category, wire::grpc::ErrorCategory::Timeout);
+    let partial = failure.partial.unwrap();
+    assert_eq!((stage.stdout(&partial), stage.stderr(&partial)), ("before\n".into(), "err\n".into()));
+    assert_eq!(partial.exit_code, 128 + 9);
+    let metadata = partial.execution_metadata.unwrap();
+    assert_ne!(metadata.execution_start_timestamp, metadata.execution_completed_timestamp);
     assert!(begun.elapsed() < Duration::from_secs(300));
     stage.is_clean().await;
 }
@@ -97,13 +103,19 @@ async fn w10_a_command_that_says_too_much_is_ended_and_told_so() {
         "head -c 1000001 /dev/zero; sleep 600",
         "head -c 1000001 /dev/zero",
     ] {
-        let failure = stage.run(sh(script), Tree::default()).await.unwrap_err();
-        assert_eq!((failure.code, failure.retryable), (Failure::OUTPUT_TOO_LARGE, false), "{script}");
-        assert!(failure.message.contains("1000000"), "{}", failure.message);
+        let mut result = stage.run(sh(script), Tree::default()).await.unwrap();
+        assert_eq!(result.exit_code, 128 + 25, "{script}");
+        let mut stderr = stage.content(result.stderr_digest.take().as_ref());
+        if script.ends_with(">&2") {
+            assert!(stderr.drain(..1_000_000).all(|byte| byte == 0));
+        } else {
+            assert_eq!(stage.content(result.stdout_digest.as_ref()), vec![0; 1_000_000], "{script}");
+        }
+        let stderr = String::from_utf8(stderr).unwrap();
+        assert!(stderr.starts_with("\nlessor: ") && stderr.contains("1000000 bytes"), "{stderr}");
     }
     let result = stage.run(sh("head -c 1000000 /dev/zero"), Tree::default()).await.unwrap();
     assert_eq!(result.stdout_digest.unwrap().size_bytes, 1_000_000);
-    assert!(stage.cas.take_uploaded().len() == 1, "a truncated output is not uploaded");
     stage.is_clean().await;
 }
 

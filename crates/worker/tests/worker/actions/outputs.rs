@@ -31,6 +31,26 @@ async fn r47_output_paths_are_relative_to_the_working_directory_and_their_parent
     assert_eq!(files, [("a", "1\n".to_owned()), ("made/for/b", "2\n".to_owned())]);
 }
 
+/// The result names each output as the client did.
+#[tokio::test]
+async fn r47_outputs_may_have_dots_that_stay_within_the_input_root() {
+    let stage = Stage::new().await;
+    let outputs = ["../made/a", "./b", "x/./../c", "../made/for/d"];
+    let command = Command {
+        working_directory: "sub".to_owned(),
+        ..paths("echo a > ../made/a; echo b > b; echo c > c; echo d > ../made/for/d", &outputs)
+    };
+    let result = stage.run(command, Tree::default().directory("sub")).await.unwrap();
+    assert_eq!(result.exit_code, 0, "{}", stage.stderr(&result));
+    let files: Vec<_> = result
+        .output_files
+        .iter()
+        .map(|file| (file.path.as_str(), stage.text(file.digest.as_ref())))
+        .collect();
+    let expected = [("../made/a", "a\n"), ("../made/for/d", "d\n"), ("./b", "b\n"), ("x/./../c", "c\n")];
+    assert_eq!(files, expected.map(|(path, text)| (path, text.to_owned())));
+}
+
 #[tokio::test]
 #[allow(deprecated)]
 async fn r47_the_older_fields_make_parents_only_and_count_only_without_paths() {

@@ -6,7 +6,7 @@ use bazel_remote_apis::build::bazel::remote::execution::v2::Command;
 use worker::Failure;
 use worker::executors::Backend;
 
-use super::support::{marker, runs_with, stage};
+use super::support::{MAX_OUTPUT_BYTES, marker, runs_with, stage};
 use crate::actions::support::{Stage, Tree, command, sh, strings, variable};
 
 #[tokio::test]
@@ -66,16 +66,19 @@ async fn inputs_and_outputs_and_the_environment_are_the_commands(stage: &Stage) 
 
 async fn w13_a_command_that_ignores_sigterm_is_ended_in_time(stage: &Stage) {
     let marker = marker();
-    let script = format!("trap '' TERM HUP; sleep {marker} & while :; do sleep 1; done");
-    let action = stage.action(sh(&script), &Tree::default(), Some(Duration::from_millis(300)));
+    let script = format!("trap '' TERM HUP; echo begun; sleep {marker} & while :; do sleep 1; done");
+    let action = stage.action(sh(&script), &Tree::default(), Some(Duration::from_secs(2)));
     let failure = stage.run_action(action).await.unwrap_err();
     assert_eq!((failure.code, failure.retryable), (Failure::TIMEOUT, false));
+    assert_eq!(stage.stdout(&failure.partial.unwrap()), "begun\n");
     assert!(!runs_with(&marker));
 }
 
 async fn w10_a_gibibyte_of_output_is_too_much(stage: &Stage) {
-    let failure = stage.run(sh("head -c 1073741824 /dev/zero"), Tree::default()).await.unwrap_err();
-    assert_eq!((failure.code, failure.retryable), (Failure::OUTPUT_TOO_LARGE, false));
+    let result = stage.run(sh("head -c 1073741824 /dev/zero"), Tree::default()).await.unwrap();
+    let stdout = result.stdout_digest.as_ref().unwrap().size_bytes as u64;
+    assert_eq!((result.exit_code, stdout), (128 + 25, MAX_OUTPUT_BYTES), "what is within the limit is kept");
+    assert!(stage.stderr(&result).contains("lessor: the command wrote more than"));
     let result = stage.run(sh("head -c 1000000 /dev/zero"), Tree::default()).await.unwrap();
     assert_eq!(result.stdout_digest.unwrap().size_bytes, 1_000_000);
 }

@@ -67,11 +67,10 @@ async fn w14_memory_is_limited_and_told(engine: &Engine) {
     })
     .await;
     let script = "dd if=/dev/zero of=/dev/null bs=300M count=1";
-    match stage.run(sh(script), Tree::default()).await {
-        Err(failure) => assert_eq!(failure.code, Failure::OUT_OF_MEMORY, "{failure}"),
-        // Not every version of Podman tells what its monitor saw.
-        Ok(result) => assert!(result.exit_code == 128 + 9 && engine.is_podman(), "{result:?}"),
-    }
+    let result = stage.run(sh(script), Tree::default()).await.unwrap();
+    // Not every version of Podman tells what its monitor saw.
+    let is_told = stage.stderr(&result).contains("more memory");
+    assert!(result.exit_code == 128 + 9 && (is_told || engine.is_podman()), "{result:?}");
     stage.is_clean().await;
 }
 
