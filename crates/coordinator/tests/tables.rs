@@ -21,6 +21,9 @@ use test_servers::postgres::{execute, shared};
 
 const CLUSTER: Cluster = Cluster { id: ClusterId([5; 16]), shards: 1, key_print: [9; 16] };
 
+/// Far longer than anything that is waited for.
+const LONG: Duration = Duration::from_secs(30);
+
 /// A database of its own.
 struct Fixture {
     url: String,
@@ -50,6 +53,14 @@ impl Fixture {
     fn start(&self, tables: Tables) -> Running {
         let options = Options { snapshot_after_bytes: 200_000, ..Options::default() };
         coordinator::start(self.open(tables), options).expect("the coordinator starts")
+    }
+
+    /// Starts with a ledger that keeps nothing from before its snapshots.
+    fn start_trimming(&self, tables: Tables) -> Running {
+        let options = postgres::Options { history_max_bytes: 0, ..Fixture::options(tables) };
+        let storage = postgres::open(self.server.clone(), options).expect("the database is ours");
+        let options = Options { snapshot_after_bytes: 20_000, ..Options::default() };
+        coordinator::start(storage, options).expect("the coordinator starts")
     }
 
     /// Takes over as a standby does that has read the ledger and keeps what it has read.
@@ -107,6 +118,15 @@ impl Fixture {
 
     async fn verify(&self) -> Verified {
         self.ask(|database| postgres::verify(database).expect("the ledger is whole")).await
+    }
+
+    /// Waits until tables that follow lack nothing.
+    async fn caught_up(&self) {
+        let wait = async {
+            let behind = "SELECT position < ledger_position FROM lessor.projected";
+            while self.execute(behind).await != [["f"]] {}
+        };
+        tokio::time::timeout(LONG, wait).await.expect("the tables follow");
     }
 
     /// The tables lack nothing and hold nothing else.
@@ -287,6 +307,24 @@ async fn c9_the_tables_of_batches_that_a_failover_has_undone_are_written_again()
     running.stop().await.unwrap();
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn c9_tables_that_follow_go_on_from_where_a_failover_has_set_them_back() {
+    let fixture = Fixture::create().await;
+    let running = fixture.start(Tables::Following);
+    load(&running.handle, 4, 30, 1).await;
+    fixture.caught_up().await;
+    fixture.copy().await;
+    load(&running.handle, 4, 30, 10_000).await;
+    fixture.caught_up().await;
+    fixture.fail_over().await;
+    running.handle.submit(task(99_999, "q")).await.unwrap();
+    fixture.caught_up().await;
+    assert_eq!(fixture.assert_exact().await.jobs, 241);
+    load(&running.handle, 4, 30, 20_000).await;
+    running.stop().await.unwrap();
+    assert_eq!(fixture.assert_exact().await.jobs, 361);
+}
+
 /// A standby knows the batches of the owner before it, but not what they write into the tables.
 #[tokio::test(flavor = "multi_thread")]
 async fn c9_the_tables_get_what_a_failover_has_undone_of_the_owner_before() {
@@ -326,13 +364,7 @@ async fn an_owner_adds_what_the_tables_lack_since_they_were_off() {
 #[tokio::test(flavor = "multi_thread")]
 async fn tables_are_compared_and_rebuilt_also_where_the_ledger_was_trimmed() {
     let fixture = Fixture::create().await;
-    let trimmed = || {
-        let options = postgres::Options { history_max_bytes: 0, ..Fixture::options(Tables::Transaction) };
-        let storage = postgres::open(fixture.server.clone(), options).expect("the database is ours");
-        let options = Options { snapshot_after_bytes: 20_000, ..Options::default() };
-        coordinator::start(storage, options).expect("the coordinator starts")
-    };
-    let running = trimmed();
+    let running = fixture.start_trimming(Tables::Transaction);
     let mut from = 1;
     while fixture.execute("SELECT min(first) > 1 FROM lessor.batch").await != [["t"]] {
         load(&running.handle, 4, 25, from).await;
@@ -357,6 +389,25 @@ async fn tables_that_follow_end_where_the_ledger_ends() {
         running.stop().await.unwrap();
         assert_eq!(fixture.assert_exact().await.jobs, 100 * (n + 1));
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tables_that_follow_go_on_after_a_rebuild_of_what_the_ledger_has_trimmed() {
+    let fixture = Fixture::create().await;
+    let running = fixture.start_trimming(Tables::Following);
+    let mut from = 1;
+    while fixture.execute("SELECT min(first) > 2 FROM lessor.batch").await != [["t"]] {
+        load(&running.handle, 4, 25, from).await;
+        from += 10_000;
+    }
+    fixture.caught_up().await;
+    fixture.execute("UPDATE lessor.table_state SET position = 1; DELETE FROM lessor.jobs").await;
+    load(&running.handle, 4, 25, from).await;
+    fixture.ask(|database| postgres::rebuild(database).expect("the ledger is whole")).await;
+    load(&running.handle, 4, 25, from + 10_000).await;
+    fixture.caught_up().await;
+    fixture.assert_exact().await;
+    running.stop().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -165,6 +165,11 @@ impl Changes {
         of_task.iter().for_each(|key| drop(self.attempts.remove(key)));
     }
 
+    /// How many tasks and attempts it holds.
+    pub fn len(&self) -> usize {
+        self.created.len() + self.purged.len() + self.tasks.len() + self.attempts.len()
+    }
+
     pub fn is_empty(&self) -> bool {
         self.created.is_empty()
             && self.purged.is_empty()

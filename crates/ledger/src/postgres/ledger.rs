@@ -9,14 +9,14 @@ use tokio::sync::watch;
 
 use super::Error;
 use super::appender::Appender;
-use super::batch_row::{Place, position};
+use super::batch_row::Place;
 use super::feed::Feed;
 use super::kept::Kept;
 use super::reader::PostgresReader;
 use super::shared::Database;
 use super::snapshot::Sink;
 use super::sql_table::SqlTable;
-use super::tables::{Follower, TableRows, Tables, missing_changes};
+use super::tables::{Follower, TableRows, Tables, missing_changes, tables_position};
 use super::trim::trim;
 use crate::{
     AppendError, Batch, Changes, DiskSpace, Error as LedgerError, Job, Ledger, Link, Position, Reader,
@@ -84,9 +84,9 @@ impl PostgresLedger {
         self.appender.last()
     }
 
-    /// Where the tables end, and what they lack after that. None when that cannot be known.
-    fn missing_up_to(&self, to: Position) -> Result<(Position, Option<Changes>), LedgerError> {
-        let from = tables_position(&self.database)?;
+    /// What the tables lack. None when that cannot be known.
+    fn missing_up_to(&self, to: Position) -> Result<Option<Changes>, LedgerError> {
+        let (from, _) = tables_position(&self.database)?;
         let missing = missing_changes(&self.reader, from, to).unwrap_or_else(|error| {
             tracing::error!(%error, "what the tables lack cannot be read");
             None
@@ -97,7 +97,7 @@ impl PostgresLedger {
                 "the tables lack too many records, or some that the ledger has trimmed; run `lessor tables rebuild`"
             );
         }
-        Ok((from, missing))
+        Ok(missing)
     }
 
     /// What a batch writes beside the ledger.
@@ -147,7 +147,7 @@ impl Ledger for PostgresLedger {
         }
         if self.appender.lacks_rows()
             && self.database.options().tables == Tables::Transaction
-            && let Ok((_, missing)) = self.missing_up_to(Position(self.next().0 - 1))
+            && let Ok(missing) = self.missing_up_to(Position(self.next().0 - 1))
         {
             self.missing = missing;
             self.appender.adds_rows();
@@ -191,14 +191,10 @@ impl Ledger for PostgresLedger {
         if tables == Tables::Off {
             return Ok(());
         }
-        let to = state.position();
-        let (from, missing) = self.missing_up_to(to)?;
         if tables == Tables::Following {
-            let from = if missing.is_some() { from } else { to };
-            let missing = (missing.unwrap_or_default(), to);
-            self.follower = Some(Follower::spawn(self.database.clone(), from, missing)?);
+            self.follower = Some(Follower::spawn(self.database.clone(), state.position())?);
         } else {
-            self.missing = missing;
+            self.missing = self.missing_up_to(state.position())?;
             self.appender.adds_rows();
         }
         Ok(())
@@ -252,17 +248,6 @@ impl Drop for PostgresLedger {
         let recent = self.appender.take_recent();
         let _ = std::thread::Builder::new().name("lessor-free".into()).spawn(move || drop(recent));
     }
-}
-
-/// The position up to which the tables lack nothing.
-fn tables_position(database: &Database) -> Result<Position, Error> {
-    let shard = database.shard();
-    database.run(move |session| async move {
-        let sql = "SELECT position FROM lessor.projected WHERE shard = $1";
-        let row = session.client.query_opt(sql, &[&shard]).await?;
-        let row = row.ok_or_else(|| Error::Damaged("a shard has no row in lessor.table_state".to_owned()))?;
-        Ok(position(row.get(0)))
-    })
 }
 
 /// The epoch of a batch with which a node takes over.

@@ -28,9 +28,11 @@ const WITH_CHANGES: &str = "UPDATE lessor.table_state SET since = coalesce(since
     complete = $11 OR position = $2 - 1 \
     WHERE shard = $1 AND (since IS NULL OR (NOT complete AND $11::bool)) AND EXISTS (SELECT FROM gate)";
 
-/// Moves the position of tables that follow. Another follower may have moved it.
+/// Moves the position of tables that follow. Another follower may have moved it. They never get ahead of the ledger, of which
+/// a failover may have undone records that are not appended again yet.
 const FOLLOW: &str = "UPDATE lessor.table_state SET position = $3 \
-    WHERE shard = $1 AND position BETWEEN $2 AND $3 AND since IS NULL RETURNING 1";
+    WHERE shard = $1 AND position BETWEEN $2 AND $3 AND since IS NULL AND $3 < (SELECT next FROM lessor.batch \
+    WHERE shard = $1 ORDER BY first DESC LIMIT 1) RETURNING 1";
 const FOLLOW_PARAMETERS: usize = 3;
 
 const DELETE_CREATED: &str = "DELETE FROM lessor.inbox WHERE id = ANY(";
