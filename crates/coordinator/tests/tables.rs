@@ -1,5 +1,7 @@
 //! The tables of tasks in PostgreSQL: at every moment they hold what the API returns.
 
+#[path = "tables/failovers.rs"]
+mod failovers;
 mod support;
 
 use std::sync::Arc;
@@ -17,12 +19,16 @@ use ledger::postgres::{
 };
 use ledger::{ClusterId, Storage};
 use support::{completion, lease, lease_ref, scope, submit};
-use test_servers::postgres::{execute, shared};
+use test_servers::postgres::{execute, shared, try_execute};
 
 const CLUSTER: Cluster = Cluster { id: ClusterId([5; 16]), shards: 1, key_print: [9; 16] };
 
 /// Far longer than anything that is waited for.
 const LONG: Duration = Duration::from_secs(30);
+
+/// The session that keeps others from the snapshots.
+const BLOCKS: &str =
+    "FROM pg_locks WHERE relation = 'lessor.snapshot'::regclass AND mode = 'AccessExclusiveLock' AND granted";
 
 /// A database of its own.
 struct Fixture {
@@ -63,14 +69,21 @@ impl Fixture {
         coordinator::start(storage, options).expect("the coordinator starts")
     }
 
-    /// Takes over as a standby does that has read the ledger and keeps what it has read.
-    async fn take_over(&self) -> Running {
+    /// A standby that has read the ledger and keeps what it has read.
+    async fn standby(&self) -> (Database, Kept, Standby) {
         let server = self.server.clone();
-        let take_over = move || {
+        let open = move || {
             let database = Database::connect(server, Fixture::options(Tables::Transaction)).unwrap();
             let kept = Kept::default();
             let standby =
                 Standby::open(&PostgresReader::new(database.clone()).keeping(kept.clone())).unwrap();
+            (database, kept, standby)
+        };
+        tokio::task::spawn_blocking(open).await.expect("it does not panic")
+    }
+
+    async fn take_over((database, kept, standby): (Database, Kept, Standby)) -> Running {
+        let take_over = move || {
             let feed = Feed::new(FeedOptions::default());
             let mut ledger = PostgresLedger::open_after(database.clone(), &kept, feed).unwrap();
             ledger.hold(&kept);
@@ -90,6 +103,22 @@ impl Fixture {
                     SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
                     WHERE datname = current_database() AND pid <> pg_backend_pid()";
         self.execute(lose).await;
+    }
+
+    /// Nobody can load a snapshot until [`Fixture::let_load`].
+    async fn block_snapshots(&self) {
+        let url = self.url.clone();
+        let hold = "BEGIN; LOCK TABLE lessor.snapshot; SELECT pg_sleep(60)";
+        tokio::spawn(async move { try_execute(&url, hold).await });
+        while self.execute(&format!("SELECT count(*) {BLOCKS}")).await != [["1"]] {}
+    }
+
+    async fn let_load(&self) {
+        self.execute(&format!("SELECT pg_terminate_backend(pid) {BLOCKS}")).await;
+    }
+
+    async fn is_behind(&self) -> bool {
+        self.execute("SELECT position < ledger_position FROM lessor.projected").await == [["t"]]
     }
 
     async fn copy(&self) {
@@ -120,12 +149,9 @@ impl Fixture {
         self.ask(|database| postgres::verify(database).expect("the ledger is whole")).await
     }
 
-    /// Waits until tables that follow lack nothing.
+    /// Waits until tables that follow or catch up lack nothing.
     async fn caught_up(&self) {
-        let wait = async {
-            let behind = "SELECT position < ledger_position FROM lessor.projected";
-            while self.execute(behind).await != [["f"]] {}
-        };
+        let wait = async { while self.is_behind().await {} };
         tokio::time::timeout(LONG, wait).await.expect("the tables follow");
     }
 
@@ -291,60 +317,8 @@ async fn a_row_that_was_changed_by_hand_is_found_and_a_rebuild_repairs_it_while_
     running.stop().await.unwrap();
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn c9_the_tables_of_batches_that_a_failover_has_undone_are_written_again() {
-    let fixture = Fixture::create().await;
-    let running = fixture.start(Tables::Transaction);
-    load(&running.handle, 4, 30, 1).await;
-    fixture.copy().await;
-    load(&running.handle, 4, 30, 10_000).await;
-    fixture.fail_over().await;
-    running.handle.submit(task(99_999, "q")).await.unwrap();
-    assert_eq!(fixture.assert_exact().await.jobs, 241);
-    running.stop().await.unwrap();
-    let running = fixture.start(Tables::Transaction);
-    fixture.assert_exact().await;
-    running.stop().await.unwrap();
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn c9_tables_that_follow_go_on_from_where_a_failover_has_set_them_back() {
-    let fixture = Fixture::create().await;
-    let running = fixture.start(Tables::Following);
-    load(&running.handle, 4, 30, 1).await;
-    fixture.caught_up().await;
-    fixture.copy().await;
-    load(&running.handle, 4, 30, 10_000).await;
-    fixture.caught_up().await;
-    fixture.fail_over().await;
-    running.handle.submit(task(99_999, "q")).await.unwrap();
-    fixture.caught_up().await;
-    assert_eq!(fixture.assert_exact().await.jobs, 241);
-    load(&running.handle, 4, 30, 20_000).await;
-    running.stop().await.unwrap();
-    assert_eq!(fixture.assert_exact().await.jobs, 361);
-}
-
 /// A standby knows the batches of the owner before it, but not what they write into the tables.
-#[tokio::test(flavor = "multi_thread")]
-async fn c9_the_tables_get_what_a_failover_has_undone_of_the_owner_before() {
-    let fixture = Fixture::create().await;
-    let running = fixture.start(Tables::Transaction);
-    load(&running.handle, 4, 15, 1).await;
-    fixture.copy().await;
-    load(&running.handle, 4, 15, 10_000).await;
-    running.stop().await.unwrap();
-
-    let running = fixture.take_over().await;
-    load(&running.handle, 4, 15, 20_000).await;
-    fixture.assert_exact().await;
-    fixture.fail_over().await;
-    running.handle.submit(task(99_998, "q")).await.unwrap();
-    running.handle.submit(task(99_999, "q")).await.unwrap();
-    assert_eq!(fixture.assert_exact().await.jobs, 182);
-    running.stop().await.unwrap();
-}
-
+/// What is written while tables catch up and right after is undone as one with their position, at any of these moments.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_owner_adds_what_the_tables_lack_since_they_were_off() {
     let fixture = Fixture::create().await;
@@ -357,6 +331,7 @@ async fn an_owner_adds_what_the_tables_lack_since_they_were_off() {
     assert!(lacking.position < lacking.ledger && lacking.differences.is_empty(), "{lacking:?}");
     assert_eq!(lacking.jobs, 100, "they stay as they were");
     let running = fixture.start(Tables::Transaction);
+    fixture.caught_up().await;
     assert_eq!(fixture.assert_exact().await.jobs, 200);
     running.stop().await.unwrap();
 }

@@ -16,7 +16,7 @@ use super::reader::PostgresReader;
 use super::shared::Database;
 use super::snapshot::Sink;
 use super::sql_table::SqlTable;
-use super::tables::{Follower, TableRows, Tables, missing_changes, tables_position};
+use super::tables::{Follower, TableRows, Tables, tables_position};
 use super::trim::trim;
 use crate::{
     AppendError, Batch, Changes, DiskSpace, Error as LedgerError, Job, Ledger, Link, Position, Reader,
@@ -32,10 +32,11 @@ pub struct PostgresLedger {
     /// Set when nobody waits for the outcome any more.
     stop: watch::Sender<bool>,
     space: DiskSpace,
-    /// What the tables lack, for the first batch.
-    missing: Option<Changes>,
-    /// Writes tables that follow.
+    /// Writes tables that follow, and what tables lack that are written with their batches. As long as these lack something,
+    /// the batches come without their rows.
     follower: Option<Follower>,
+    /// The next batch is the first with its rows after tables have caught up.
+    has_caught_up: bool,
 }
 
 impl PostgresLedger {
@@ -58,8 +59,8 @@ impl PostgresLedger {
             runtime: Some(runtime),
             stop: watch::Sender::new(false),
             space: DiskSpace::Plenty,
-            missing: None,
             follower: None,
+            has_caught_up: false,
         })
     }
 
@@ -84,33 +85,29 @@ impl PostgresLedger {
         self.appender.last()
     }
 
-    /// What the tables lack. None when that cannot be known.
-    fn missing_up_to(&self, to: Position) -> Result<Option<Changes>, LedgerError> {
-        let (from, _) = tables_position(&self.database)?;
-        let missing = missing_changes(&self.reader, from, to).unwrap_or_else(|error| {
-            tracing::error!(%error, "what the tables lack cannot be read");
-            None
-        });
-        if missing.is_none() {
-            tracing::warn!(
-                position = from.0,
-                "the tables lack too many records, or some that the ledger has trimmed; run `lessor tables rebuild`"
-            );
+    /// Lets batches come with their rows again as soon as the tables lack nothing from before.
+    fn catch_up(&mut self) {
+        if self.database.options().tables != Tables::Transaction {
+            return;
         }
-        Ok(missing)
+        let last = Position(self.next().0 - 1);
+        if self.appender.lacks_rows() && self.follower.is_none() {
+            // Without a thread, the next append tries again.
+            self.follower = Follower::spawn(self.database.clone(), last).ok();
+        }
+        if let Some(follower) = self.follower.take_if(|follower| follower.is_done(last)) {
+            follower.release();
+            self.appender.adds_rows();
+            self.has_caught_up = true;
+        }
     }
 
     /// What a batch writes beside the ledger.
     fn rows(&self, changes: &Changes) -> TableRows {
         let context = self.database.table_context();
-        match (self.database.options().tables, &self.missing) {
+        match (self.database.options().tables, &self.follower) {
             (Tables::Transaction, None) => TableRows::of(changes, context),
-            (Tables::Transaction, Some(missing)) => {
-                let mut all = missing.clone();
-                all.merge(changes);
-                TableRows::of(&all, context).completing()
-            }
-            (Tables::Following | Tables::Off, _) => TableRows::created_only(changes, context),
+            _ => TableRows::created_only(changes, context),
         }
     }
 }
@@ -145,13 +142,7 @@ impl Ledger for PostgresLedger {
         if batch.is_empty() && batch.first() == self.next() {
             return self.confirm();
         }
-        if self.appender.lacks_rows()
-            && self.database.options().tables == Tables::Transaction
-            && let Ok(missing) = self.missing_up_to(Position(self.next().0 - 1))
-        {
-            self.missing = missing;
-            self.appender.adds_rows();
-        }
+        self.catch_up();
         let mut prepared = self.appender.prepare(batch)?;
         prepared.row.rows = batch.changes().map(|changes| Arc::new(self.rows(changes)));
         let append = self.appender.append(prepared);
@@ -160,7 +151,9 @@ impl Ledger for PostgresLedger {
             Ok(()) => {
                 self.space = DiskSpace::Plenty;
                 self.database.set_last_durable(Some(self.last()));
-                self.missing = None;
+                if std::mem::take(&mut self.has_caught_up) {
+                    self.appender.forget_tables();
+                }
                 if let (Some(follower), Some(changes)) = (&self.follower, batch.changes()) {
                     follower.add(changes, batch.next());
                 }
@@ -191,12 +184,13 @@ impl Ledger for PostgresLedger {
         if tables == Tables::Off {
             return Ok(());
         }
-        if tables == Tables::Following {
-            self.follower = Some(Follower::spawn(self.database.clone(), state.position())?);
+        let to = state.position();
+        if tables == Tables::Following || tables_position(&self.database)?.0 < to {
+            self.follower = Some(Follower::spawn(self.database.clone(), to)?);
         } else {
-            self.missing = self.missing_up_to(state.position())?;
             self.appender.adds_rows();
         }
+        self.catch_up();
         Ok(())
     }
 

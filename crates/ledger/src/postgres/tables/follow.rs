@@ -1,11 +1,13 @@
 //! Tables that follow the ledger: the net change of many batches at once, on a thread of its own.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use authority::Position;
 
+use super::Tables;
 use super::missing::missing_changes;
 use super::replay::despite_trims;
 use super::rows::TableRows;
@@ -16,34 +18,95 @@ use crate::{Changes, ErrorKind, RecoveryError};
 
 /// Changes are collected for this long, and then written.
 const PAUSE: Duration = Duration::from_millis(500);
-/// The same as long as the tables lack something from before.
+/// The same while tables catch up.
 const SHORT_PAUSE: Duration = Duration::from_millis(10);
 /// Most batches that wait to be merged. An append waits when there are more.
 const MAX_WAITING: usize = 1_024;
 /// Most tasks and attempts whose changes are held. Where there are more, the ledger has to say later what changed.
 const MAX_CHANGES: usize = 100_000;
 
+/// The longest that an append waits for tables that catch up. A pause of all requests is to stay well below a second.
+const MAX_CATCH_UP: Duration = Duration::from_millis(200);
+/// An append waits only for tables that lack at most so many records.
+const MAX_BEHIND: u64 = 1_000;
+
 /// Dropping it writes what is left, if the database takes it.
 pub(in crate::postgres) struct Follower {
     batches: Option<SyncSender<(Changes, Position)>>,
     thread: Option<JoinHandle<()>>,
+    progress: Arc<Progress>,
+    /// Where the tables were after an append has waited for them.
+    waited_at: Option<Position>,
+}
+
+/// Where the tables are, for an append that waits for them.
+#[derive(Default)]
+struct Progress {
+    state: Mutex<Reached>,
+    changed: Condvar,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Reached {
+    /// The tables hold every record up to here.
+    position: Position,
+    /// They need a rebuild.
+    is_lost: bool,
+}
+
+impl Progress {
+    fn state(&self) -> MutexGuard<'_, Reached> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set(&self, reached: Reached) {
+        *self.state() = reached;
+        self.changed.notify_all();
+    }
 }
 
 impl Follower {
     /// Begins with what the tables lack up to a position.
     pub(in crate::postgres) fn spawn(database: Database, to: Position) -> Result<Follower, Error> {
         let (batches, waiting) = sync_channel(MAX_WAITING);
+        let progress = Arc::<Progress>::default();
+        let is_short = database.options().tables == Tables::Transaction;
         let pending = Pending {
             database,
             collected: Collected { changes: Changes::default(), from: to, to },
             is_found: false,
             missing: None,
             lost_at: None,
+            pause: if is_short { SHORT_PAUSE } else { PAUSE },
+            is_failing: false,
+            progress: progress.clone(),
         };
         let thread = std::thread::Builder::new()
             .name("lessor-tables".into())
             .spawn(move || pending.follow(&waiting))?;
-        Ok(Follower { batches: Some(batches), thread: Some(thread) })
+        Ok(Follower { batches: Some(batches), thread: Some(thread), progress, waited_at: None })
+    }
+
+    /// Whether the tables hold every record up to the last one, or only a rebuild brings them there. Waits for tables that
+    /// are almost there.
+    pub(in crate::postgres) fn is_done(&mut self, last: Position) -> bool {
+        let is_on_the_way = |reached: &mut Reached| reached.position < last && !reached.is_lost;
+        let mut reached = self.progress.state();
+        // An append that has waited in vain is followed by one that waits only if that has brought something.
+        let is_worth_it = self.waited_at.is_none_or(|waited| {
+            reached.position > waited && last.0 - reached.position.0.min(last.0) <= MAX_BEHIND
+        });
+        if is_worth_it && is_on_the_way(&mut reached) {
+            let waited = self.progress.changed.wait_timeout_while(reached, MAX_CATCH_UP, is_on_the_way);
+            reached = waited.unwrap_or_else(PoisonError::into_inner).0;
+            self.waited_at = Some(reached.position);
+        }
+        !is_on_the_way(&mut reached)
+    }
+
+    /// Ends it without a wait: nothing is left to be written, or nothing can be.
+    pub(in crate::postgres) fn release(mut self) {
+        self.thread = None;
     }
 
     /// Adds the changes of a durable batch that ended before `next`.
@@ -110,6 +173,10 @@ struct Pending {
     missing: Option<JoinHandle<Missing>>,
     /// The position of tables that only a rebuild can repair.
     lost_at: Option<Position>,
+    /// How long changes are collected.
+    pause: Duration,
+    is_failing: bool,
+    progress: Arc<Progress>,
 }
 
 impl Pending {
@@ -131,7 +198,11 @@ impl Pending {
 
     /// Says whether nothing more will come.
     fn collect(&mut self, waiting: &Receiver<(Changes, Position)>) -> bool {
-        let pause = if self.missing.is_some() { SHORT_PAUSE } else { PAUSE };
+        let pause = match (&self.missing, self.is_failing || !self.is_found) {
+            (Some(_), _) => SHORT_PAUSE,
+            (None, true) => PAUSE,
+            (None, false) => self.pause,
+        };
         let until = Instant::now() + pause;
         loop {
             match waiting.recv_timeout(until.saturating_duration_since(Instant::now())) {
@@ -149,6 +220,7 @@ impl Pending {
             Ok((from, _)) if from >= to => {
                 self.is_found = true;
                 self.lost_at = None;
+                self.progress.set(Reached { position: from.min(self.collected.to), is_lost: false });
             }
             // A failover has undone records that the owner appends again.
             Ok((_, end)) if end < to => {}
@@ -181,6 +253,7 @@ impl Pending {
                     tracing::error!(%error, "what the tables lack cannot be read");
                 }
                 self.lost_at = Some(from);
+                self.progress.set(Reached { position: from, is_lost: true });
                 tracing::warn!(
                     position = from.0,
                     "the tables lack too many records, or some that the ledger has trimmed; run `lessor tables rebuild`"
@@ -193,12 +266,21 @@ impl Pending {
         let Collected { changes, from, to } = &self.collected;
         let rows = TableRows::of(changes, self.database.table_context());
         let (shard, from, to) = (self.database.shard(), from.0 as i64, to.0 as i64);
-        let written =
-            self.database.run(move |session| async move { follow(&session, shard, (from, to), &rows).await });
+        let written = self.database.run(move |session| async move {
+            match follow(&session, shard, (from, to), &rows).await {
+                Err(error) if error.is_unusable_value() => {
+                    tracing::error!(%error, from, to, "the tables cannot hold all content of the records");
+                    follow(&session, shard, (from, to), &rows.without_json()).await
+                }
+                written => written,
+            }
+        });
+        self.is_failing = !matches!(written, Ok(true));
         match written {
             Ok(true) => {
                 self.collected.changes = Changes::default();
                 self.collected.from = self.collected.to;
+                self.progress.set(Reached { position: self.collected.to, is_lost: false });
             }
             // A failover has undone what was written, or a rebuild has gone on to where these changes do not reach yet.
             Ok(false) => self.is_found = false,

@@ -18,7 +18,6 @@ use std::str::FromStr;
 
 pub(super) use columns::Context;
 pub(super) use follow::{Follower, tables_position};
-pub(super) use missing::missing_changes;
 pub use rebuild::{Rebuilt, rebuild};
 pub(super) use rows::TableRows;
 pub(super) use statements::Statements;
