@@ -1,5 +1,7 @@
 //! The tables of tasks in PostgreSQL: at every moment they hold what the API returns.
 
+#[path = "tables/failovers.rs"]
+mod failovers;
 mod support;
 
 use std::sync::Arc;
@@ -17,9 +19,16 @@ use ledger::postgres::{
 };
 use ledger::{ClusterId, Storage};
 use support::{completion, lease, lease_ref, scope, submit};
-use test_servers::postgres::{execute, shared};
+use test_servers::postgres::{execute, shared, try_execute};
 
 const CLUSTER: Cluster = Cluster { id: ClusterId([5; 16]), shards: 1, key_print: [9; 16] };
+
+/// Far longer than anything that is waited for.
+const LONG: Duration = Duration::from_secs(30);
+
+/// The session that keeps others from the snapshots.
+const BLOCKS: &str =
+    "FROM pg_locks WHERE relation = 'lessor.snapshot'::regclass AND mode = 'AccessExclusiveLock' AND granted";
 
 /// A database of its own.
 struct Fixture {
@@ -52,14 +61,29 @@ impl Fixture {
         coordinator::start(self.open(tables), options).expect("the coordinator starts")
     }
 
-    /// Takes over as a standby does that has read the ledger and keeps what it has read.
-    async fn take_over(&self) -> Running {
+    /// Starts with a ledger that keeps nothing from before its snapshots.
+    fn start_trimming(&self, tables: Tables) -> Running {
+        let options = postgres::Options { history_max_bytes: 0, ..Fixture::options(tables) };
+        let storage = postgres::open(self.server.clone(), options).expect("the database is ours");
+        let options = Options { snapshot_after_bytes: 20_000, ..Options::default() };
+        coordinator::start(storage, options).expect("the coordinator starts")
+    }
+
+    /// A standby that has read the ledger and keeps what it has read.
+    async fn standby(&self) -> (Database, Kept, Standby) {
         let server = self.server.clone();
-        let take_over = move || {
+        let open = move || {
             let database = Database::connect(server, Fixture::options(Tables::Transaction)).unwrap();
             let kept = Kept::default();
             let standby =
                 Standby::open(&PostgresReader::new(database.clone()).keeping(kept.clone())).unwrap();
+            (database, kept, standby)
+        };
+        tokio::task::spawn_blocking(open).await.expect("it does not panic")
+    }
+
+    async fn take_over((database, kept, standby): (Database, Kept, Standby)) -> Running {
+        let take_over = move || {
             let feed = Feed::new(FeedOptions::default());
             let mut ledger = PostgresLedger::open_after(database.clone(), &kept, feed).unwrap();
             ledger.hold(&kept);
@@ -79,6 +103,22 @@ impl Fixture {
                     SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
                     WHERE datname = current_database() AND pid <> pg_backend_pid()";
         self.execute(lose).await;
+    }
+
+    /// Nobody can load a snapshot until [`Fixture::let_load`].
+    async fn block_snapshots(&self) {
+        let url = self.url.clone();
+        let hold = "BEGIN; LOCK TABLE lessor.snapshot; SELECT pg_sleep(60)";
+        tokio::spawn(async move { try_execute(&url, hold).await });
+        while self.execute(&format!("SELECT count(*) {BLOCKS}")).await != [["1"]] {}
+    }
+
+    async fn let_load(&self) {
+        self.execute(&format!("SELECT pg_terminate_backend(pid) {BLOCKS}")).await;
+    }
+
+    async fn is_behind(&self) -> bool {
+        self.execute("SELECT position < ledger_position FROM lessor.projected").await == [["t"]]
     }
 
     async fn copy(&self) {
@@ -107,6 +147,12 @@ impl Fixture {
 
     async fn verify(&self) -> Verified {
         self.ask(|database| postgres::verify(database).expect("the ledger is whole")).await
+    }
+
+    /// Waits until tables that follow or catch up lack nothing.
+    async fn caught_up(&self) {
+        let wait = async { while self.is_behind().await {} };
+        tokio::time::timeout(LONG, wait).await.expect("the tables follow");
     }
 
     /// The tables lack nothing and hold nothing else.
@@ -271,42 +317,8 @@ async fn a_row_that_was_changed_by_hand_is_found_and_a_rebuild_repairs_it_while_
     running.stop().await.unwrap();
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn c9_the_tables_of_batches_that_a_failover_has_undone_are_written_again() {
-    let fixture = Fixture::create().await;
-    let running = fixture.start(Tables::Transaction);
-    load(&running.handle, 4, 30, 1).await;
-    fixture.copy().await;
-    load(&running.handle, 4, 30, 10_000).await;
-    fixture.fail_over().await;
-    running.handle.submit(task(99_999, "q")).await.unwrap();
-    assert_eq!(fixture.assert_exact().await.jobs, 241);
-    running.stop().await.unwrap();
-    let running = fixture.start(Tables::Transaction);
-    fixture.assert_exact().await;
-    running.stop().await.unwrap();
-}
-
 /// A standby knows the batches of the owner before it, but not what they write into the tables.
-#[tokio::test(flavor = "multi_thread")]
-async fn c9_the_tables_get_what_a_failover_has_undone_of_the_owner_before() {
-    let fixture = Fixture::create().await;
-    let running = fixture.start(Tables::Transaction);
-    load(&running.handle, 4, 15, 1).await;
-    fixture.copy().await;
-    load(&running.handle, 4, 15, 10_000).await;
-    running.stop().await.unwrap();
-
-    let running = fixture.take_over().await;
-    load(&running.handle, 4, 15, 20_000).await;
-    fixture.assert_exact().await;
-    fixture.fail_over().await;
-    running.handle.submit(task(99_998, "q")).await.unwrap();
-    running.handle.submit(task(99_999, "q")).await.unwrap();
-    assert_eq!(fixture.assert_exact().await.jobs, 182);
-    running.stop().await.unwrap();
-}
-
+/// What is written while tables catch up and right after is undone as one with their position, at any of these moments.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_owner_adds_what_the_tables_lack_since_they_were_off() {
     let fixture = Fixture::create().await;
@@ -319,6 +331,7 @@ async fn an_owner_adds_what_the_tables_lack_since_they_were_off() {
     assert!(lacking.position < lacking.ledger && lacking.differences.is_empty(), "{lacking:?}");
     assert_eq!(lacking.jobs, 100, "they stay as they were");
     let running = fixture.start(Tables::Transaction);
+    fixture.caught_up().await;
     assert_eq!(fixture.assert_exact().await.jobs, 200);
     running.stop().await.unwrap();
 }
@@ -326,13 +339,7 @@ async fn an_owner_adds_what_the_tables_lack_since_they_were_off() {
 #[tokio::test(flavor = "multi_thread")]
 async fn tables_are_compared_and_rebuilt_also_where_the_ledger_was_trimmed() {
     let fixture = Fixture::create().await;
-    let trimmed = || {
-        let options = postgres::Options { history_max_bytes: 0, ..Fixture::options(Tables::Transaction) };
-        let storage = postgres::open(fixture.server.clone(), options).expect("the database is ours");
-        let options = Options { snapshot_after_bytes: 20_000, ..Options::default() };
-        coordinator::start(storage, options).expect("the coordinator starts")
-    };
-    let running = trimmed();
+    let running = fixture.start_trimming(Tables::Transaction);
     let mut from = 1;
     while fixture.execute("SELECT min(first) > 1 FROM lessor.batch").await != [["t"]] {
         load(&running.handle, 4, 25, from).await;
@@ -357,6 +364,25 @@ async fn tables_that_follow_end_where_the_ledger_ends() {
         running.stop().await.unwrap();
         assert_eq!(fixture.assert_exact().await.jobs, 100 * (n + 1));
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tables_that_follow_go_on_after_a_rebuild_of_what_the_ledger_has_trimmed() {
+    let fixture = Fixture::create().await;
+    let running = fixture.start_trimming(Tables::Following);
+    let mut from = 1;
+    while fixture.execute("SELECT min(first) > 2 FROM lessor.batch").await != [["t"]] {
+        load(&running.handle, 4, 25, from).await;
+        from += 10_000;
+    }
+    fixture.caught_up().await;
+    fixture.execute("UPDATE lessor.table_state SET position = 1; DELETE FROM lessor.jobs").await;
+    load(&running.handle, 4, 25, from).await;
+    fixture.ask(|database| postgres::rebuild(database).expect("the ledger is whole")).await;
+    load(&running.handle, 4, 25, from + 10_000).await;
+    fixture.caught_up().await;
+    fixture.assert_exact().await;
+    running.stop().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

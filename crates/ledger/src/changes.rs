@@ -101,9 +101,7 @@ impl Changes {
             for task in &purged.tasks {
                 self.touched.remove(task);
                 self.purged.insert(*task);
-                let attempts = (*task, 0)..=(*task, u32::MAX);
-                let of_task: Vec<_> = self.attempts.range(attempts).map(|(key, _)| *key).collect();
-                of_task.iter().for_each(|key| drop(self.attempts.remove(key)));
+                self.remove_attempts(*task);
             }
         }
         let Some(id) = event.task() else { return };
@@ -153,12 +151,23 @@ impl Changes {
     pub fn merge(&mut self, later: &Changes) {
         for id in &later.purged {
             self.tasks.remove(id);
-            self.attempts.retain(|(task, _), _| task != id);
+            self.remove_attempts(*id);
         }
         self.purged.extend(&later.purged);
         self.created.extend(&later.created);
         self.tasks.extend(later.tasks.iter().map(|(id, task)| (*id, task.clone())));
         self.attempts.extend(later.attempts.iter().map(|(key, attempt)| (*key, attempt.clone())));
+    }
+
+    fn remove_attempts(&mut self, task: TaskId) {
+        let attempts = (task, 0)..=(task, u32::MAX);
+        let of_task: Vec<_> = self.attempts.range(attempts).map(|(key, _)| *key).collect();
+        of_task.iter().for_each(|key| drop(self.attempts.remove(key)));
+    }
+
+    /// How many tasks and attempts it holds.
+    pub fn len(&self) -> usize {
+        self.created.len() + self.purged.len() + self.tasks.len() + self.attempts.len()
     }
 
     pub fn is_empty(&self) -> bool {
@@ -167,5 +176,70 @@ impl Changes {
             && self.tasks.is_empty()
             && self.attempts.is_empty()
             && self.touched.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use authority::Scope;
+
+    use super::*;
+
+    /// An attempt that is told from others by its position.
+    fn attempt(task: u128, attempt: u32, position: u64) -> ((TaskId, u32), EndedAttempt) {
+        let scope = Scope { tenant: "t".into(), workspace: "w".into() };
+        let lease = Lease {
+            fencing_token: Position(1),
+            worker: "w".into(),
+            session: None,
+            request: None,
+            granted_at: Time(1),
+            length_ms: 1,
+            expires_at: Time(2),
+            extended_at: Time(1),
+            started_by: None,
+            contract: None,
+            since: None,
+        };
+        let ended = EndedAttempt {
+            task: TaskId(task),
+            attempt,
+            queue: Arc::new(QueueKey { scope, name: "q".into() }),
+            lease,
+            ended_at: Time(2),
+            position: Position(position),
+            outcome: AttemptOutcome::Completed,
+            reason: None,
+            error: None,
+        };
+        ((TaskId(task), attempt), ended)
+    }
+
+    #[test]
+    fn a_purge_removes_all_attempts_of_its_task_and_none_of_another() {
+        let (first, last) = (0, u128::MAX);
+        let mut changes = Changes::default();
+        for task in [first, 4, 5, 6, 7, last] {
+            changes.created.insert(TaskId(task));
+            changes.attempts.extend([0, 1, 2, u32::MAX].map(|n| attempt(task, n, 10)));
+        }
+        // 6 is submitted again after its purge, 7 has only another attempt, and nobody knows 8.
+        let purged = BTreeSet::from([first, 5, 6, 8, last].map(TaskId));
+        let attempts = BTreeMap::from([attempt(6, 1, 20), attempt(7, 3, 20)]);
+        let later = Changes { purged: purged.clone(), attempts, ..Changes::default() };
+
+        let mut expected = changes.attempts.clone();
+        expected.retain(|(task, _), _| !purged.contains(task));
+        expected.extend(later.attempts.clone());
+        changes.merge(&later);
+        assert_eq!(changes.attempts, expected);
+        let left: Vec<_> =
+            changes.attempts.iter().map(|((task, n), ended)| (task.0, *n, ended.position.0)).collect();
+        let max = u32::MAX;
+        let all = |task| [0, 1, 2, max].map(|n| (task, n, 10));
+        let [four, seven] = [all(4), all(7)];
+        let expected = [&four[..], &[(6, 1, 20)], &seven[..3], &[(7, 3, 20)], &seven[3..]].concat();
+        assert_eq!(left, expected);
+        assert_eq!((changes.purged, changes.created.len()), (purged, 6));
     }
 }

@@ -158,7 +158,7 @@ impl<T: BatchTable> Writer<T> {
     /// Inserts batches that were lost, in order, until somebody else is faster.
     async fn insert_again(&mut self, lost: &[(Place, BatchRow)]) -> Result<(), Error> {
         for (before, row) in lost {
-            self.lacks_rows |= row.rows.is_none();
+            self.lacks_rows |= !row.writes_tables();
             if !matches!(self.insert(*before, row).await?, Inserted::Stored { .. }) {
                 break;
             }

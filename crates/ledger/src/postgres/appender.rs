@@ -80,6 +80,13 @@ impl<T: BatchTable> Appender<T> {
 
     pub fn adds_rows(&mut self) {
         self.writer.lacks_rows = false;
+        self.forget_tables();
+    }
+
+    /// Where batches up to the last one have to be appended again, that is done without their rows: these rest on what a failover
+    /// may have undone too.
+    pub fn forget_tables(&mut self) {
+        self.writer.recent.forget_tables();
     }
 
     /// Sends a batch to the standbys, which hold it until they know that it is durable.

@@ -100,6 +100,11 @@ impl BatchRow {
         BatchRow { rows: None, ..self.clone() }
     }
 
+    /// Whether it is known what the batch changes in the tables, and written with it.
+    pub(super) fn writes_tables(&self) -> bool {
+        self.rows.as_ref().is_some_and(|rows| rows.is_whole())
+    }
+
     /// The same row where it writes the tables, without that.
     pub(super) fn without_tables(&self) -> Option<BatchRow> {
         let rows = self.rows.as_ref()?.without_tables()?;

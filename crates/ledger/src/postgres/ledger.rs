@@ -9,7 +9,7 @@ use tokio::sync::watch;
 
 use super::Error;
 use super::appender::Appender;
-use super::batch_row::{Place, position};
+use super::batch_row::Place;
 use super::feed::Feed;
 use super::kept::Kept;
 use super::reader::PostgresReader;
@@ -17,7 +17,7 @@ use super::ready_session::writer_runtime;
 use super::shared::Database;
 use super::snapshot::Sink;
 use super::sql_table::SqlTable;
-use super::tables::{Follower, TableRows, Tables, missing_changes};
+use super::tables::{Follower, TableRows, Tables, tables_position};
 use super::trim::trim;
 use crate::{
     AppendError, Batch, Changes, DiskSpace, Error as LedgerError, Job, Ledger, Link, Position, Reader,
@@ -33,10 +33,11 @@ pub struct PostgresLedger {
     /// Set when nobody waits for the outcome any more.
     stop: watch::Sender<bool>,
     space: DiskSpace,
-    /// What the tables lack, for the first batch.
-    missing: Option<Changes>,
-    /// Writes tables that follow.
+    /// Writes tables that follow, and what tables lack that are written with their batches. As long as these lack something,
+    /// the batches come without their rows.
     follower: Option<Follower>,
+    /// The next batch is the first with its rows after tables have caught up.
+    has_caught_up: bool,
 }
 
 impl PostgresLedger {
@@ -67,8 +68,8 @@ impl PostgresLedger {
             runtime: Some(runtime),
             stop: watch::Sender::new(false),
             space: DiskSpace::Plenty,
-            missing: None,
             follower: None,
+            has_caught_up: false,
         })
     }
 
@@ -93,33 +94,29 @@ impl PostgresLedger {
         self.appender.last()
     }
 
-    /// Where the tables end, and what they lack after that. None when that cannot be known.
-    fn missing_up_to(&self, to: Position) -> Result<(Position, Option<Changes>), LedgerError> {
-        let from = tables_position(&self.database)?;
-        let missing = missing_changes(&self.reader, from, to).unwrap_or_else(|error| {
-            tracing::error!(%error, "what the tables lack cannot be read");
-            None
-        });
-        if missing.is_none() {
-            tracing::warn!(
-                position = from.0,
-                "the tables lack too many records, or some that the ledger has trimmed; run `lessor tables rebuild`"
-            );
+    /// Lets batches come with their rows again as soon as the tables lack nothing from before.
+    fn catch_up(&mut self) {
+        if self.database.options().tables != Tables::Transaction {
+            return;
         }
-        Ok((from, missing))
+        let last = Position(self.next().0 - 1);
+        if self.appender.lacks_rows() && self.follower.is_none() {
+            // Without a thread, the next append tries again.
+            self.follower = Follower::spawn(self.database.clone(), last).ok();
+        }
+        if let Some(follower) = self.follower.take_if(|follower| follower.is_done(last)) {
+            follower.release();
+            self.appender.adds_rows();
+            self.has_caught_up = true;
+        }
     }
 
     /// What a batch writes beside the ledger.
     fn rows(&self, changes: &Changes) -> TableRows {
         let context = self.database.table_context();
-        match (self.database.options().tables, &self.missing) {
+        match (self.database.options().tables, &self.follower) {
             (Tables::Transaction, None) => TableRows::of(changes, context),
-            (Tables::Transaction, Some(missing)) => {
-                let mut all = missing.clone();
-                all.merge(changes);
-                TableRows::of(&all, context).completing()
-            }
-            (Tables::Following | Tables::Off, _) => TableRows::created_only(changes, context),
+            _ => TableRows::created_only(changes, context),
         }
     }
 }
@@ -154,13 +151,7 @@ impl Ledger for PostgresLedger {
         if batch.is_empty() && batch.first() == self.next() {
             return self.confirm();
         }
-        if self.appender.lacks_rows()
-            && self.database.options().tables == Tables::Transaction
-            && let Ok((_, missing)) = self.missing_up_to(Position(self.next().0 - 1))
-        {
-            self.missing = missing;
-            self.appender.adds_rows();
-        }
+        self.catch_up();
         let mut prepared = self.appender.prepare(batch)?;
         prepared.row.rows = batch.changes().map(|changes| Arc::new(self.rows(changes)));
         let append = self.appender.append(prepared);
@@ -169,7 +160,9 @@ impl Ledger for PostgresLedger {
             Ok(()) => {
                 self.space = DiskSpace::Plenty;
                 self.database.set_last_durable(Some(self.last()));
-                self.missing = None;
+                if std::mem::take(&mut self.has_caught_up) {
+                    self.appender.forget_tables();
+                }
                 if let (Some(follower), Some(changes)) = (&self.follower, batch.changes()) {
                     follower.add(changes, batch.next());
                 }
@@ -201,15 +194,12 @@ impl Ledger for PostgresLedger {
             return Ok(());
         }
         let to = state.position();
-        let (from, missing) = self.missing_up_to(to)?;
-        if tables == Tables::Following {
-            let from = if missing.is_some() { from } else { to };
-            let missing = (missing.unwrap_or_default(), to);
-            self.follower = Some(Follower::spawn(self.database.clone(), from, missing)?);
+        if tables == Tables::Following || tables_position(&self.database)?.0 < to {
+            self.follower = Some(Follower::spawn(self.database.clone(), to)?);
         } else {
-            self.missing = missing;
             self.appender.adds_rows();
         }
+        self.catch_up();
         Ok(())
     }
 
@@ -261,17 +251,6 @@ impl Drop for PostgresLedger {
         let recent = self.appender.take_recent();
         let _ = std::thread::Builder::new().name("lessor-free".into()).spawn(move || drop(recent));
     }
-}
-
-/// The position up to which the tables lack nothing.
-fn tables_position(database: &Database) -> Result<Position, Error> {
-    let shard = database.shard();
-    database.run(move |session| async move {
-        let sql = "SELECT position FROM lessor.projected WHERE shard = $1";
-        let row = session.query_opt(sql, &[&shard]).await?;
-        let row = row.ok_or_else(|| Error::Damaged("a shard has no row in lessor.table_state".to_owned()))?;
-        Ok(position(row.get(0)))
-    })
 }
 
 /// The epoch of a batch with which a node takes over.

@@ -108,6 +108,16 @@ impl Recent {
         bare
     }
 
+    /// Forgets what the batches write into the tables.
+    pub(super) fn forget_tables(&mut self) {
+        for row in &mut self.rows {
+            if let Some(without) = row.without_tables() {
+                self.bytes -= row.bytes() - without.bytes();
+                *row = without;
+            }
+        }
+    }
+
     /// The batches after the given one, each with the place before it.
     pub(super) fn after(&self, place: Place) -> Vec<(Place, BatchRow)> {
         let after = self.rows().filter(|(_, row)| row.place.first >= place.next);

@@ -1,40 +1,112 @@
 //! Tables that follow the ledger: the net change of many batches at once, on a thread of its own.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use authority::Position;
 
+use super::Tables;
+use super::missing::missing_changes;
+use super::replay::despite_trims;
 use super::rows::TableRows;
 use super::statements::follow;
-use crate::Changes;
-use crate::postgres::{Database, Error};
+use crate::postgres::batch_row::position;
+use crate::postgres::{Database, Error, PostgresReader};
+use crate::{Changes, ErrorKind, RecoveryError};
 
 /// Changes are collected for this long, and then written.
 const PAUSE: Duration = Duration::from_millis(500);
+/// The same while tables catch up.
+const SHORT_PAUSE: Duration = Duration::from_millis(10);
 /// Most batches that wait to be merged. An append waits when there are more.
 const MAX_WAITING: usize = 1_024;
+/// Most tasks and attempts whose changes are held. Where there are more, the ledger has to say later what changed.
+const MAX_CHANGES: usize = 100_000;
+
+/// The longest that an append waits for tables that catch up. A pause of all requests is to stay well below a second.
+const MAX_CATCH_UP: Duration = Duration::from_millis(200);
+/// An append waits only for tables that lack at most so many records.
+const MAX_BEHIND: u64 = 1_000;
 
 /// Dropping it writes what is left, if the database takes it.
 pub(in crate::postgres) struct Follower {
     batches: Option<SyncSender<(Changes, Position)>>,
     thread: Option<JoinHandle<()>>,
+    progress: Arc<Progress>,
+    /// Where the tables were after an append has waited for them.
+    waited_at: Option<Position>,
+}
+
+/// Where the tables are, for an append that waits for them.
+#[derive(Default)]
+struct Progress {
+    state: Mutex<Reached>,
+    changed: Condvar,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Reached {
+    /// The tables hold every record up to here.
+    position: Position,
+    /// They need a rebuild.
+    is_lost: bool,
+}
+
+impl Progress {
+    fn state(&self) -> MutexGuard<'_, Reached> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set(&self, reached: Reached) {
+        *self.state() = reached;
+        self.changed.notify_all();
+    }
 }
 
 impl Follower {
-    /// Goes on from a position, with what the tables lack up to another.
-    pub(in crate::postgres) fn spawn(
-        database: Database,
-        from: Position,
-        (missing, to): (Changes, Position),
-    ) -> Result<Follower, Error> {
+    /// Begins with what the tables lack up to a position.
+    pub(in crate::postgres) fn spawn(database: Database, to: Position) -> Result<Follower, Error> {
         let (batches, waiting) = sync_channel(MAX_WAITING);
-        let pending = Pending { database, changes: missing, from, to };
+        let progress = Arc::<Progress>::default();
+        let is_short = database.options().tables == Tables::Transaction;
+        let pending = Pending {
+            database,
+            collected: Collected { changes: Changes::default(), from: to, to },
+            is_found: false,
+            missing: None,
+            lost_at: None,
+            pause: if is_short { SHORT_PAUSE } else { PAUSE },
+            is_failing: false,
+            progress: progress.clone(),
+        };
         let thread = std::thread::Builder::new()
             .name("lessor-tables".into())
             .spawn(move || pending.follow(&waiting))?;
-        Ok(Follower { batches: Some(batches), thread: Some(thread) })
+        Ok(Follower { batches: Some(batches), thread: Some(thread), progress, waited_at: None })
+    }
+
+    /// Whether the tables hold every record up to the last one, or only a rebuild brings them there. Waits for tables that
+    /// are almost there.
+    pub(in crate::postgres) fn is_done(&mut self, last: Position) -> bool {
+        let is_on_the_way = |reached: &mut Reached| reached.position < last && !reached.is_lost;
+        let mut reached = self.progress.state();
+        // An append that has waited in vain is followed by one that waits only if that has brought something.
+        let is_worth_it = self.waited_at.is_none_or(|waited| {
+            reached.position > waited && last.0 - reached.position.0.min(last.0) <= MAX_BEHIND
+        });
+        if is_worth_it && is_on_the_way(&mut reached) {
+            let waited = self.progress.changed.wait_timeout_while(reached, MAX_CATCH_UP, is_on_the_way);
+            reached = waited.unwrap_or_else(PoisonError::into_inner).0;
+            self.waited_at = Some(reached.position);
+        }
+        !is_on_the_way(&mut reached)
+    }
+
+    /// Ends it without a wait: nothing is left to be written, or nothing can be.
+    pub(in crate::postgres) fn release(mut self) {
+        self.thread = None;
     }
 
     /// Adds the changes of a durable batch that ended before `next`.
@@ -55,29 +127,67 @@ impl Drop for Follower {
 }
 
 /// The net change that is not written yet: of the records after `from` up to `to`.
-struct Pending {
-    database: Database,
+struct Collected {
     changes: Changes,
     from: Position,
     to: Position,
 }
 
+impl Collected {
+    /// Adds the changes of the records after `to`, or drops all when they are too many. Says whether it holds them.
+    fn add(&mut self, changes: &Changes, to: Position) -> bool {
+        self.changes.merge(changes);
+        self.to = to;
+        let fits = self.changes.len() <= MAX_CHANGES;
+        if !fits {
+            self.changes = Changes::default();
+            self.from = to;
+        }
+        fits
+    }
+
+    /// Adds the changes of the records after `from` up to `to`. Says whether they end where these begin.
+    fn add_before(&mut self, mut changes: Changes, from: Position, to: Position) -> bool {
+        let fits = to == self.from;
+        if fits {
+            changes.merge(&self.changes);
+            (self.changes, self.from) = (changes, from);
+        }
+        fits
+    }
+}
+
+/// What the ledger says of the records after `from` up to `to`.
+struct Missing {
+    from: Position,
+    to: Position,
+    changes: Result<Option<Changes>, RecoveryError>,
+}
+
+struct Pending {
+    database: Database,
+    collected: Collected,
+    /// The tables were seen where the collected changes begin, or are about to be.
+    is_found: bool,
+    /// Reads what the tables lack. It may load a snapshot, while changes are collected.
+    missing: Option<JoinHandle<Missing>>,
+    /// The position of tables that only a rebuild can repair.
+    lost_at: Option<Position>,
+    /// How long changes are collected.
+    pause: Duration,
+    is_failing: bool,
+    progress: Arc<Progress>,
+}
+
 impl Pending {
     fn follow(mut self, waiting: &Receiver<(Changes, Position)>) {
         loop {
-            let until = Instant::now() + PAUSE;
-            let is_last = loop {
-                let left = until.saturating_duration_since(Instant::now());
-                match waiting.recv_timeout(left) {
-                    Ok((changes, to)) => {
-                        self.changes.merge(&changes);
-                        self.to = to;
-                    }
-                    Err(RecvTimeoutError::Timeout) => break false,
-                    Err(RecvTimeoutError::Disconnected) => break true,
-                }
-            };
-            if self.from < self.to {
+            if !self.is_found && self.missing.is_none() {
+                self.find();
+            }
+            let is_last = self.collect(waiting);
+            self.take_missing();
+            if self.is_found && self.collected.from < self.collected.to {
                 self.write();
             }
             if is_last {
@@ -86,22 +196,152 @@ impl Pending {
         }
     }
 
+    /// Says whether nothing more will come.
+    fn collect(&mut self, waiting: &Receiver<(Changes, Position)>) -> bool {
+        let pause = match (&self.missing, self.is_failing || !self.is_found) {
+            (Some(_), _) => SHORT_PAUSE,
+            (None, true) => PAUSE,
+            (None, false) => self.pause,
+        };
+        let until = Instant::now() + pause;
+        loop {
+            match waiting.recv_timeout(until.saturating_duration_since(Instant::now())) {
+                Ok((changes, to)) => self.is_found &= self.collected.add(&changes, to),
+                Err(RecvTimeoutError::Timeout) => return false,
+                Err(RecvTimeoutError::Disconnected) => return true,
+            }
+        }
+    }
+
+    /// Looks where the tables are, and begins to read what they lack.
+    fn find(&mut self) {
+        let to = self.collected.from;
+        match tables_position(&self.database) {
+            Ok((from, _)) if from >= to => {
+                self.is_found = true;
+                self.lost_at = None;
+                self.progress.set(Reached { position: from.min(self.collected.to), is_lost: false });
+            }
+            // A failover has undone records that the owner appends again.
+            Ok((_, end)) if end < to => {}
+            Ok((from, _)) if self.lost_at == Some(from) => {}
+            Ok((from, _)) => {
+                let reader = PostgresReader::new(self.database.clone());
+                let read = move || {
+                    let changes = despite_trims(&reader, || missing_changes(&reader, from, to));
+                    Missing { from, to, changes }
+                };
+                self.missing = std::thread::Builder::new().name("lessor-missing".into()).spawn(read).ok();
+            }
+            Err(error) => tracing::warn!(%error, "the tables could not be read; trying again"),
+        }
+    }
+
+    /// Takes what was read of what the tables lack.
+    fn take_missing(&mut self) {
+        let Some(missing) = self.missing.take_if(|missing| missing.is_finished()) else { return };
+        let Ok(Missing { from, to, changes }) = missing.join() else { return };
+        match changes {
+            Ok(Some(changes)) => self.is_found = self.collected.add_before(changes, from, to),
+            Err(RecoveryError::Ledger(error))
+                if matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::BeyondEnd) =>
+            {
+                tracing::warn!(%error, "what the tables lack could not be read; trying again");
+            }
+            lost => {
+                if let Err(error) = lost {
+                    tracing::error!(%error, "what the tables lack cannot be read");
+                }
+                self.lost_at = Some(from);
+                self.progress.set(Reached { position: from, is_lost: true });
+                tracing::warn!(
+                    position = from.0,
+                    "the tables lack too many records, or some that the ledger has trimmed; run `lessor tables rebuild`"
+                );
+            }
+        }
+    }
+
     fn write(&mut self) {
-        let rows = TableRows::of(&self.changes, self.database.table_context());
-        let (shard, from, to) = (self.database.shard(), self.from.0 as i64, self.to.0 as i64);
-        let written =
-            self.database.run(move |session| async move { follow(&session, shard, (from, to), &rows).await });
+        let Collected { changes, from, to } = &self.collected;
+        let rows = TableRows::of(changes, self.database.table_context());
+        let (shard, from, to) = (self.database.shard(), from.0 as i64, to.0 as i64);
+        let written = self.database.run(move |session| async move {
+            match follow(&session, shard, (from, to), &rows).await {
+                Err(error) if error.is_unusable_value() => {
+                    tracing::error!(%error, from, to, "the tables cannot hold all content of the records");
+                    follow(&session, shard, (from, to), &rows.without_json()).await
+                }
+                written => written,
+            }
+        });
+        self.is_failing = !matches!(written, Ok(true));
         match written {
             Ok(true) => {
-                self.changes = Changes::default();
-                self.from = self.to;
+                self.collected.changes = Changes::default();
+                self.collected.from = self.collected.to;
+                self.progress.set(Reached { position: self.collected.to, is_lost: false });
             }
-            // What came is kept, because a rebuild may be under way.
-            Ok(false) => tracing::warn!(
-                position = self.from.0,
-                "the tables lack earlier records, and do not follow; run `lessor tables rebuild`"
-            ),
+            // A failover has undone what was written, or a rebuild has gone on to where these changes do not reach yet.
+            Ok(false) => self.is_found = false,
             Err(error) => tracing::warn!(%error, "the tables could not be written; trying again"),
         }
+    }
+}
+
+/// The position up to which the tables lack nothing, and that of the last record in the database.
+pub(in crate::postgres) fn tables_position(database: &Database) -> Result<(Position, Position), Error> {
+    let shard = database.shard();
+    database.run(move |session| async move {
+        let sql = "SELECT position, ledger_position FROM lessor.projected WHERE shard = $1";
+        let row = session.query_opt(sql, &[&shard]).await?;
+        let row = row.ok_or_else(|| Error::Damaged("a shard has no row in lessor.table_state".to_owned()))?;
+        Ok((position(row.get(0)), position(row.get(1))))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use authority::TaskId;
+
+    use super::*;
+
+    fn purged(tasks: std::ops::Range<u128>) -> Changes {
+        let mut changes = Changes::default();
+        changes.purged.extend(tasks.map(TaskId));
+        changes
+    }
+
+    fn collected(from: u64) -> Collected {
+        Collected { changes: Changes::default(), from: Position(from), to: Position(from) }
+    }
+
+    #[test]
+    fn changes_that_are_not_written_are_bounded() {
+        let mut collected = collected(5);
+        let half = MAX_CHANGES as u128 / 2;
+        assert!(collected.add(&purged(0..half), Position(6)));
+        assert!(collected.add(&purged(half..2 * half), Position(7)));
+        assert_eq!((collected.from, collected.to), (Position(5), Position(7)));
+        assert!(!collected.add(&purged(2 * half..2 * half + 1), Position(8)));
+        assert!(collected.changes.is_empty());
+        assert_eq!(
+            (collected.from, collected.to),
+            (Position(8), Position(8)),
+            "what comes is collected again"
+        );
+        assert!(collected.add(&purged(0..1), Position(9)));
+        assert_eq!((collected.from, collected.changes.len()), (Position(8), 1));
+    }
+
+    #[test]
+    fn what_was_missing_counts_only_if_nothing_was_dropped_since() {
+        let mut collected = collected(8);
+        assert!(collected.add(&purged(0..1), Position(9)));
+        assert!(!collected.add_before(purged(5..7), Position(2), Position(5)));
+        assert_eq!((collected.from, collected.changes.len()), (Position(8), 1));
+        assert!(collected.add_before(purged(5..7), Position(2), Position(8)));
+        assert_eq!((collected.from, collected.to), (Position(2), Position(9)));
+        assert_eq!(collected.changes.purged, [0, 5, 6].map(TaskId).into());
     }
 }

@@ -3,6 +3,7 @@
 use authority::Position;
 
 use super::replay::{replay, state_at};
+use crate::postgres::Error;
 use crate::{Changes, Reader, RecoveryError};
 
 /// More records are left to a rebuild: they would hold up the start, and go into one statement.
@@ -21,7 +22,10 @@ pub(in crate::postgres) fn missing_changes(
     }
     if from < to {
         let Some(recovery) = state_at(reader, from)? else { return Ok(None) };
-        replay(recovery, reader, to, Some(&mut changes))?;
+        let end = replay(recovery, reader, to, Some(&mut changes))?.state().position();
+        if end < to {
+            return Err(crate::Error::from(Error::BeyondEnd(to)).into());
+        }
     }
     Ok(Some(changes))
 }

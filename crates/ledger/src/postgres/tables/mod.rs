@@ -17,8 +17,7 @@ mod verify;
 use std::str::FromStr;
 
 pub(super) use columns::Context;
-pub(super) use follow::Follower;
-pub(super) use missing::missing_changes;
+pub(super) use follow::{Follower, tables_position};
 pub use rebuild::{Rebuilt, rebuild};
 pub(super) use rows::TableRows;
 pub(super) use statements::Statements;

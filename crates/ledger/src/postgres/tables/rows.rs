@@ -22,8 +22,6 @@ pub(crate) struct TableRows {
     pub(super) created: Vec<Cell>,
     /// Whether the tables are written with the batch.
     pub(super) is_whole: bool,
-    /// Whether the rows hold everything that the tables lacked before the batch.
-    pub(super) completes: bool,
 }
 
 impl TableRows {
@@ -45,7 +43,6 @@ impl TableRows {
             purged: purged.map(|id| Cell::from(*id)).collect(),
             created: changes.created.iter().map(|id| Cell::from(*id)).collect(),
             is_whole: true,
-            completes: false,
         }
     }
 
@@ -55,14 +52,20 @@ impl TableRows {
         TableRows { created, is_whole: false, ..TableRows::of(&Changes::default(), context) }
     }
 
-    /// The same of rows that write the tables.
-    pub(crate) fn without_tables(&self) -> Option<TableRows> {
-        self.is_whole.then(|| TableRows { is_whole: false, ..self.clone() })
+    pub(crate) fn is_whole(&self) -> bool {
+        self.is_whole
     }
 
-    /// Marks rows that hold everything that the tables lacked before the batch.
-    pub(crate) fn completing(self) -> TableRows {
-        TableRows { completes: true, ..self }
+    /// The same of rows that write the tables.
+    pub(crate) fn without_tables(&self) -> Option<TableRows> {
+        let nothing = || Table(Vec::new());
+        self.is_whole.then(|| TableRows {
+            jobs: nothing(),
+            attempts: nothing(),
+            purged: Vec::new(),
+            created: self.created.clone(),
+            is_whole: false,
+        })
     }
 
     /// How much memory the rows take.

@@ -23,14 +23,15 @@ const WITHOUT_CHANGES: &str = "UPDATE lessor.table_state SET since = NULL, compl
     position = CASE WHEN complete THEN $2 - 1 ELSE position END \
     WHERE shard = $1 AND since IS NOT NULL AND EXISTS (SELECT FROM gate)";
 
-/// This batch comes with its changes, and maybe with all that the tables lacked before.
-const WITH_CHANGES: &str = "UPDATE lessor.table_state SET since = coalesce(since, $2), \
-    complete = $11 OR position = $2 - 1 \
-    WHERE shard = $1 AND (since IS NULL OR (NOT complete AND $11::bool)) AND EXISTS (SELECT FROM gate)";
+/// This batch comes with its changes. The tables lack nothing more if they lacked nothing before.
+const WITH_CHANGES: &str = "UPDATE lessor.table_state SET since = $2, complete = position = $2 - 1 \
+    WHERE shard = $1 AND since IS NULL AND EXISTS (SELECT FROM gate)";
 
-/// Moves the position of tables that follow. Another follower may have moved it.
+/// Moves the position of tables that follow. Another follower may have moved it. They never get ahead of the ledger, of which
+/// a failover may have undone records that are not appended again yet.
 const FOLLOW: &str = "UPDATE lessor.table_state SET position = $3 \
-    WHERE shard = $1 AND position BETWEEN $2 AND $3 AND since IS NULL RETURNING 1";
+    WHERE shard = $1 AND position BETWEEN $2 AND $3 AND since IS NULL AND $3 < (SELECT next FROM lessor.batch \
+    WHERE shard = $1 ORDER BY first DESC LIMIT 1) RETURNING 1";
 const FOLLOW_PARAMETERS: usize = 3;
 
 const DELETE_CREATED: &str = "DELETE FROM lessor.inbox WHERE id = ANY(";
@@ -52,7 +53,7 @@ impl Statements {
             "WITH gate AS ({APPEND}), state AS ({WITHOUT_CHANGES}), \
              inbox AS ({DELETE_CREATED}${inbox}::uuid[]) AND EXISTS (SELECT FROM gate)) SELECT count(*) FROM gate"
         );
-        let (tables, next) = write_tables(APPEND_PARAMETERS + 2, Update::Mutable);
+        let (tables, next) = write_tables(inbox, Update::Mutable);
         let with_changes = format!(
             "WITH gate AS ({APPEND}), state AS ({WITH_CHANGES}), {tables}, \
              inbox AS ({DELETE_CREATED}${next}::uuid[]) AND EXISTS (SELECT FROM gate)) SELECT count(*) FROM gate"
@@ -82,7 +83,6 @@ impl Statements {
         let mut parameters = batch.to_vec();
         let statement = match whole {
             Some(rows) => {
-                parameters.push(&rows.completes);
                 parameters.extend(rows.parameters());
                 &self.with_changes
             }
