@@ -1,4 +1,4 @@
-//! What a standby that could take over at once does in advance: it opens the session for its appends.
+//! The preparation of a standby that could take over at once: it opens the session for its appends.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! What a failover of the database to a replica without the last commits does to the tables.
+//! The tables after a failover of the database to a replica without the last commits.
 
 use super::*;
 

@@ -120,7 +120,7 @@ async fn shared_content(directory: &Path) -> (Content, Option<StoreServer>) {
     if !nodes::are_several() {
         return (content(directory), None);
     }
-    let store = blobs::Store::open(&directory.join("content"), blobs::Options::default()).unwrap();
+    let store = blobs::Store::open(directory.join("content"), blobs::Options::default()).unwrap();
     let server = StoreServer::start(Arc::new(blobs::Local::new(store))).await;
     let client = store_server::node(&server.url, &directory.join("node"));
     let content = Content {
