@@ -75,6 +75,7 @@ impl Supervisor {
         self.router.own(epoch, &running.handle);
         (self.routed_to, self.tail, self.has_owned) = (None, None, true);
         self.detector.owns();
+        self.reachability.owns(why == Suspicion::CutOff, Instant::now());
         self.kept.clear();
         (self.shown_as_fed, self.own_row.is_hot, self.server_is_recorded) = (None, false, false);
         let may_live = !matches!(why, Suspicion::Released | Suspicion::NoOwner);
