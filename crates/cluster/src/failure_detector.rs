@@ -146,7 +146,7 @@ impl FailureDetector {
     ) -> bool {
         let is_gone = match why {
             Suspicion::NoOwner | Suspicion::Disconnected | Suspicion::Silent(_) => true,
-            Suspicion::Unlocked | Suspicion::Released => {
+            Suspicion::Unlocked | Suspicion::Released | Suspicion::CutOff => {
                 // The failover may have undone the row of a later owner, which lives.
                 let epoch = self.newest_epoch.max(epoch);
                 let has_lost_stream = stream.fed_by != Some(epoch) && self.watch.has_lost_stream(epoch);
@@ -203,6 +203,7 @@ mod tests {
             beat: 0,
             beat_age_ms: 0,
             is_draining: false,
+            is_cut_off: false,
         }
     }
 

@@ -9,6 +9,7 @@ mod fork;
 mod own_row;
 mod owner_time;
 mod reach_end;
+mod reachability;
 mod rules;
 mod supervisor;
 mod suspicion;

@@ -1,6 +1,7 @@
 //! The roles of a node, one after the other: a standby that follows, an owner that leads, an edge that forwards until it
 //! ends.
 
+mod cut_off;
 mod follow;
 mod preparation;
 mod replaced;
@@ -22,6 +23,7 @@ use self::replaced::next_claim;
 use crate::failure_detector::FailureDetector;
 use crate::fork::Fork;
 use crate::own_row::{Failed, OwnRow, Standing};
+use crate::reachability::Reachability;
 use crate::tail::Tail;
 
 /// How often an owner says that it lives.
@@ -80,6 +82,9 @@ pub enum Error {
 /// Reaches another node.
 type Connect = Box<dyn FnMut(&NodeAddress) -> Arc<dyn Peer> + Send>;
 
+/// Whether another node was heard a moment ago, by its name.
+type IsHeard = Box<dyn Fn(&str) -> bool + Send>;
+
 /// Runs a node. See [`Supervisor::run`].
 pub struct Supervisor {
     node: Node,
@@ -111,6 +116,11 @@ pub struct Supervisor {
     has_owned: bool,
     /// Whether this node, as the owner, holds the owner's lock.
     has_lock: bool,
+    /// None in tests without a network.
+    is_heard: Option<IsHeard>,
+    reachability: Reachability,
+    /// Whether the last look has shown that this node, as the owner, is cut off from most others.
+    is_cut_off: bool,
     /// Compares the storage with what is known to be durable.
     appending_again: Option<JoinHandle<()>>,
     preparation: Preparation,
@@ -160,6 +170,9 @@ impl Supervisor {
             server_is_recorded: false,
             has_owned: false,
             has_lock: false,
+            is_heard: None,
+            reachability: Reachability::default(),
+            is_cut_off: false,
             appending_again: None,
             preparation: Preparation::default(),
             shown_as_fed: None,
@@ -267,13 +280,16 @@ impl Supervisor {
                 }
                 happened = happened => happened?,
             }
+            let is_cut_off = std::mem::take(&mut self.is_cut_off) && replaced_by.is_none();
             let is_over = match self.phase() {
-                Phase::Serve | Phase::Replace => false,
+                Phase::Serve | Phase::Replace => {
+                    is_cut_off && (self.lacks_standby() || can_stop(&running).await)
+                }
                 Phase::Drain => can_stop(&running).await && self.has_successor().await,
                 Phase::End => true,
             };
             if is_over {
-                return self.hand_over(running).await;
+                return self.hand_over(running, is_cut_off).await;
             }
         }
     }
@@ -292,9 +308,12 @@ impl Supervisor {
     }
 
     /// Gives the ledger to the next owner. Says whether the node ends.
-    async fn hand_over(&mut self, running: Running) -> Result<bool, Error> {
+    async fn hand_over(&mut self, running: Running, is_cut_off: bool) -> Result<bool, Error> {
         // Requests that come now wait for the next owner.
         self.router.no_owner(running.report.epoch);
+        if is_cut_off {
+            self.say_that_it_is_cut_off(running.report.epoch).await;
+        }
         let mut phase = self.phase.clone();
         let end = async move {
             let _ = phase.wait_for(|phase| *phase == Phase::End).await;
@@ -327,7 +346,7 @@ impl Supervisor {
     /// be the owner.
     async fn beat(&mut self, epoch: u64, handle: &Handle) -> Result<bool, Error> {
         let phase = self.phase();
-        self.has_lock = false;
+        (self.has_lock, self.is_cut_off) = (false, false);
         let beat = async {
             self.has_lock = self.membership.try_lock().await?;
             let is_written = self.membership.beat(handle.now().0).await?;
@@ -349,6 +368,7 @@ impl Supervisor {
                 let durable = handle.durable().next();
                 self.server_is_recorded = self.membership.record_server(epoch, durable).await?;
             }
+            self.is_cut_off = self.look_whether_it_is_cut_off().await?;
             Ok(announced > epoch)
         };
         // The ledger's own session shows whether the database works; nothing depends on this one.

@@ -22,6 +22,8 @@ pub enum Suspicion {
     Disconnected,
     /// The owner has given the lock back.
     Released,
+    /// The same, because most nodes cannot reach it.
+    CutOff,
     Silent(Duration),
     /// There was never an owner.
     NoOwner,
@@ -33,6 +35,7 @@ impl std::fmt::Display for Suspicion {
             Suspicion::Unlocked => write!(f, "its session with the database ended"),
             Suspicion::Disconnected => write!(f, "its session with the database and its stream ended"),
             Suspicion::Released => write!(f, "it handed over"),
+            Suspicion::CutOff => write!(f, "most nodes could not reach it"),
             Suspicion::Silent(for_long) => write!(f, "it was silent for {} ms", for_long.as_millis()),
             Suspicion::NoOwner => write!(f, "there was no owner"),
         }
@@ -115,6 +118,7 @@ impl Watch {
             let unlocked_since = *self.unlocked_since.get_or_insert(now);
             return match &observed.owner {
                 None => Some(Suspicion::NoOwner),
+                Some(_) if observed.is_cut_off => Some(Suspicion::CutOff),
                 Some(_) if was_notified => Some(Suspicion::Released),
                 // The owner of a restarted database goes on with its stream.
                 Some(_) if self.is_alarmed(now) && self.stream_lost.is_some_and(|(of, _)| of == epoch) => {
@@ -146,6 +150,7 @@ mod tests {
             beat,
             beat_age_ms: 0,
             is_draining: false,
+            is_cut_off: false,
         }
     }
 
@@ -208,5 +213,9 @@ mod tests {
         let mut watch = Watch::new(TAKEOVER_AFTER);
         let released = watch.judge(&observed(5, false, 1), true, Instant::now());
         assert_eq!(released, Some(Suspicion::Released));
+        let seen = |is_locked| Observed { is_cut_off: true, ..observed(5, is_locked, 1) };
+        let mut watch = Watch::new(TAKEOVER_AFTER);
+        assert_eq!(watch.judge(&seen(true), true, Instant::now()), None, "it still has its lock");
+        assert_eq!(watch.judge(&seen(false), false, Instant::now()), Some(Suspicion::CutOff));
     }
 }

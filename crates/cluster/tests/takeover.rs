@@ -2,6 +2,10 @@
 
 #[path = "takeover/announced.rs"]
 mod announced;
+#[path = "takeover/cut_off.rs"]
+mod cut_off;
+#[path = "takeover/direct.rs"]
+mod direct;
 #[path = "takeover/drain.rs"]
 mod drain;
 #[path = "takeover/holdings.rs"]
@@ -18,12 +22,9 @@ use std::time::Duration;
 use authority::command::{LeaseTasks, ReportCompletion, SubmitTask, Verdict};
 use authority::{Contract, Digest, Outcome, Properties, QueueKey, Scope, TaskId, TaskState};
 use cluster::{Node, Phase, Supervisor, TAKEOVER_AFTER};
-use coordinator::{
-    BoxFuture, Call, CallReply, Handle, Inbound, NodeAddress, Notices, Options, Peer, PeerError, Router,
-    RouterOptions, Standby, Unavailable,
-};
+use coordinator::{Handle, Inbound, NodeAddress, Options, Peer, Router, RouterOptions, Standby, Unavailable};
 use ledger::postgres::{
-    self, Cluster, Database, Fed, Feed, FeedOptions, Kept, Membership, OffsetRows, OwnerRow, PostgresLedger,
+    self, Cluster, Database, Feed, FeedOptions, Membership, OffsetRows, OwnerRow, PostgresLedger,
     PostgresReader, Server,
 };
 use ledger::{ClusterId, Storage};
@@ -31,6 +32,8 @@ use tempfile::TempDir;
 use test_servers::postgres::{Postgres, execute};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+
+use self::direct::{CutOff, Direct};
 
 const CLUSTER: Cluster = Cluster { id: ClusterId([5; 16]), shards: 1, key_print: [9; 16] };
 
@@ -40,6 +43,7 @@ struct Nodes {
     server: Server,
     inbound: Arc<Mutex<HashMap<String, (Inbound, Feed)>>>,
     feed: FeedOptions,
+    cut_off: CutOff,
     /// Where each node reports a fork, in a file with its name.
     forks: Arc<TempDir>,
 }
@@ -48,53 +52,6 @@ struct Running {
     handle: Handle,
     phase: watch::Sender<Phase>,
     task: JoinHandle<Result<(), cluster::Error>>,
-}
-
-/// Calls another node of the same process.
-struct Direct {
-    name: String,
-    other: Option<(Inbound, Feed)>,
-}
-
-impl Peer for Direct {
-    fn call(
-        &self,
-        call: Call,
-        epoch: u64,
-        _give_up: tokio::time::Instant,
-    ) -> BoxFuture<'_, Result<CallReply, PeerError>> {
-        Box::pin(async move {
-            let (inbound, _) = self.other.as_ref().ok_or(PeerError::Unreachable)?;
-            inbound.call(call, epoch).await.map_err(PeerError::NotOwner)
-        })
-    }
-
-    fn follow(&self, _notices: Notices) -> BoxFuture<'_, ()> {
-        Box::pin(std::future::pending())
-    }
-
-    fn tail(&self, epoch: u64, kept: Kept) -> BoxFuture<'_, bool> {
-        Box::pin(async move {
-            let (Some((inbound, feed)), Some(after)) = (&self.other, kept.end()) else { return true };
-            let mut subscription = feed.subscribe(&self.name, epoch, after).await;
-            let receipts = subscription.receipts();
-            while let Some(fed) = subscription.next().await {
-                match fed {
-                    Fed::Batch(before, row) => {
-                        if !kept.receive(subscription.epoch(), before, row) {
-                            return false;
-                        }
-                        receipts.received(kept.end().unwrap().next);
-                    }
-                    Fed::Durable(next) => {
-                        let Some(now) = inbound.now_if_owner() else { continue };
-                        kept.durable(subscription.epoch(), next, now);
-                    }
-                }
-            }
-            false
-        })
-    }
 }
 
 impl Nodes {
@@ -106,7 +63,13 @@ impl Nodes {
         let server = Server { config: url.parse().unwrap(), tls: None, unsafe_no_sync: true };
         postgres::initialize(&server, CLUSTER).unwrap();
         let forks = Arc::new(tempfile::tempdir().unwrap());
-        Nodes { server, inbound: Arc::default(), feed: FeedOptions::default(), forks }
+        Nodes {
+            server,
+            inbound: Arc::default(),
+            feed: FeedOptions::default(),
+            cut_off: CutOff::default(),
+            forks,
+        }
     }
 
     fn database(&self, name: &str) -> Database {
@@ -127,12 +90,14 @@ impl Nodes {
         let (phase, receiver) = watch::channel(Phase::Serve);
         let (inbound, name) = (self.inbound.clone(), name.to_owned());
         let (database, fork_file) = (self.database(&name), self.forks.path().join(&name));
+        let (cut_off, is_heard) = (self.cut_off.clone(), self.cut_off.hearing(&name));
         let connect = move |address: &NodeAddress| -> Arc<dyn Peer> {
             let other = inbound.lock().unwrap().get(&*address.address).cloned();
-            Arc::new(Direct { name: name.clone(), other })
+            Arc::new(Direct::new(&name, &address.node, other, &cut_off))
         };
         let supervisor = Supervisor::new(node, database, router, receiver, Options::default, connect)
             .with_feed(feed)
+            .with_hearing(is_heard)
             .with_fork_file(fork_file);
         Running { handle, phase, task: tokio::spawn(supervisor.run()) }
     }

@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use cluster::{Name, Phase, Standing, Supervisor};
 use coordinator::{Handle, NodeAddress, Options, Peer, Router, RouterOptions, StartReport};
 use ledger::postgres::{Database, Feed, Inbox};
-use relay::{ClusterTls, RemotePeer};
+use relay::{ClusterTls, ConnectedNodes, RemotePeer};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
@@ -55,8 +55,16 @@ impl Node {
         let (router, handle) = Router::new(RouterOptions::default());
         let mut tasks = JoinSet::new();
         let (inbound, feed) = (router.inbound(), Feed::new(config.cluster.feed_options()));
-        let serving =
-            relay::serve(listener, tls.clone(), name.clone(), inbound, feed.clone(), std::future::pending());
+        let connected = ConnectedNodes::default();
+        let serving = relay::serve(
+            listener,
+            tls.clone(),
+            name.clone(),
+            inbound,
+            feed.clone(),
+            connected.clone(),
+            std::future::pending(),
+        );
         tasks.spawn(serving);
         let connect = {
             let name = name.clone();
@@ -78,6 +86,7 @@ impl Node {
         tasks.spawn(server::inbox::run(Inbox::new(database.clone()), handle.clone()));
         let supervisor = Supervisor::new(node, database, router, phases, options, connect)
             .with_feed(feed)
+            .with_hearing(move |node| connected.hears(node))
             .with_fork_file(config.data.dir.join(FORK_FILE))
             .with_connections(joining.connections);
         let standing = supervisor.standing();

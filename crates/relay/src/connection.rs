@@ -50,11 +50,18 @@ impl Ear {
         self.heard_ms.store(self.begun.elapsed().as_millis() as u64, Ordering::Relaxed);
     }
 
+    fn heard_at(&self) -> Instant {
+        self.begun + Duration::from_millis(self.heard_ms.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn has_heard_within(&self, limit: Duration) -> bool {
+        self.heard_at().elapsed() < limit
+    }
+
     /// Resolves when nothing has been heard for too long.
     pub(crate) async fn silent(&self) {
         loop {
-            let heard_at = self.begun + Duration::from_millis(self.heard_ms.load(Ordering::Relaxed));
-            let deadline = heard_at + MAX_SILENCE;
+            let deadline = self.heard_at() + MAX_SILENCE;
             if Instant::now() >= deadline {
                 return;
             }

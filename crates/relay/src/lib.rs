@@ -6,6 +6,7 @@
 
 mod client;
 mod codec;
+mod connected;
 mod connection;
 mod frame;
 mod service;
@@ -14,5 +15,6 @@ mod tls;
 
 pub use client::RemotePeer;
 pub use codec::DecodeError;
+pub use connected::ConnectedNodes;
 pub use service::serve;
 pub use tls::{ClusterTls, MIN_KEY_BYTES, TlsError};

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use coordinator::{Call, Inbound};
 use ledger::postgres::Feed;
@@ -16,6 +16,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 
+use crate::connected::{ConnectedNodes, Newest};
 use crate::connection::{
     BEAT, Ear, Incoming, MAX_HANDSHAKE, Outbox, Outgoing, framed, next_frame, send_all, send_now,
 };
@@ -30,16 +31,18 @@ const MAX_CALLS: usize = 65_536;
 /// The pause after a connection could not be accepted.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Answers other nodes until `shutdown` resolves, and feeds those that follow this one. `node` is the name of this node.
+/// Answers other nodes until `shutdown` resolves, and feeds those that follow this one. `node` is the name of this node,
+/// `connected` gets those that are connected.
 pub async fn serve(
     listener: TcpListener,
     tls: ClusterTls,
     node: impl Into<String>,
     inbound: Inbound,
     feed: Feed,
+    connected: ConnectedNodes,
     shutdown: impl Future<Output = ()>,
 ) {
-    let service = Service { tls, node: node.into(), inbound, feed, nodes: Mutex::default() };
+    let service = Service { tls, node: node.into(), inbound, feed, connected };
     let service = Arc::new(service);
     let connections = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     let mut open = JoinSet::new();
@@ -73,16 +76,7 @@ struct Service {
     node: String,
     inbound: Inbound,
     feed: Feed,
-    /// The newest connection of each node that is connected, by the instance of the node.
-    nodes: Mutex<HashMap<u64, Newest>>,
-}
-
-struct Newest {
-    number: u64,
-    /// Ends the connection.
-    replaced: CancellationToken,
-    /// Closed once no call of the connection is in work.
-    ended: watch::Receiver<()>,
+    connected: ConnectedNodes,
 }
 
 type Stream = TlsStream<TcpStream>;
@@ -106,7 +100,14 @@ impl Service {
         let Greeting { node, instance, connection, incoming, outgoing, ear } = greeting;
         let replaced = CancellationToken::new();
         let (running, ended) = watch::channel(());
-        if !self.replace(instance, Newest { number: connection, replaced: replaced.clone(), ended }).await {
+        let newest = Newest {
+            node: node.clone(),
+            number: connection,
+            ear: ear.clone(),
+            replaced: replaced.clone(),
+            ended,
+        };
+        if !self.replace(instance, newest).await {
             return tracing::warn!(%node, %from, "an old connection of a node came after its successor");
         }
         let mut calls = Calls::default();
@@ -119,7 +120,7 @@ impl Service {
         drop(running);
         let why = end.err().map(|error| error.to_string());
         tracing::info!(%node, %from, why, "a connection of another node ended");
-        let mut nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut nodes = self.connected.by_instance();
         if nodes.get(&instance).is_some_and(|newest| newest.number == connection) {
             nodes.remove(&instance);
         }
@@ -146,7 +147,7 @@ impl Service {
     /// all, so that a repeat never precedes its original. False when there is a newer one.
     async fn replace(&self, instance: u64, newest: Newest) -> bool {
         let earlier = {
-            let mut nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut nodes = self.connected.by_instance();
             if nodes.get(&instance).is_some_and(|known| known.number > newest.number) {
                 return false;
             }

@@ -10,8 +10,8 @@ use super::report::Happened;
 
 /// How long an owner stays cut off, or stopped, after another node has taken over.
 const STALE_FOR: Duration = Duration::from_millis(500);
-/// A partition between nodes. Shorter than the time for which a node holds a request without an owner.
-const CUT_FOR: Duration = Duration::from_secs(3);
+/// A partition between nodes. Longer than the time for which a node holds a request without an owner.
+const CUT_FOR: Duration = Duration::from_secs(12);
 /// How long the replica stands still while waits for it are canceled: shorter than the time after which new work is refused.
 const CANCEL_FOR: Duration = Duration::from_millis(1_500);
 const CANCEL_INTERVAL: Duration = Duration::from_millis(50);
@@ -33,7 +33,7 @@ pub(super) enum Event {
     StopOwner,
     /// SIGTERM of the owner, which hands over; it starts again.
     HandOver,
-    /// The owner cannot reach the other nodes for a while.
+    /// The owner cannot reach the other nodes for a while. Another node owns the ledger by then.
     CutNodes,
     /// The owner cannot reach the database until another node owns the ledger.
     CutDatabase,
@@ -112,7 +112,7 @@ impl Cluster {
             Event::KillEdge => self.kill((at + 1) % self.processes.len(), None, &mut happened).await,
             Event::StopOwner => self.stop_owner(at, epoch, &mut happened).await,
             Event::HandOver => self.hand_over(at, epoch, &mut happened).await,
-            Event::CutNodes => self.cut_nodes(at).await,
+            Event::CutNodes => self.cut_nodes(at, epoch, &mut happened).await,
             Event::CutDatabase => self.cut_database(at, epoch, &mut happened).await,
             Event::Promote => self.promote(&mut happened).await,
             Event::PromoteUnreplicated => {
@@ -178,12 +178,22 @@ impl Cluster {
         self.start_node(at).await
     }
 
-    async fn cut_nodes(&mut self, at: usize) -> Result<()> {
-        let (node, others) = self.split(at);
-        others.iter().for_each(|other| node.cut(other));
-        tokio::time::sleep(CUT_FOR).await;
-        others.iter().for_each(|other| node.heal(other));
-        Ok(())
+    async fn cut_nodes(&mut self, at: usize, epoch: u64, happened: &mut Happened) -> Result<()> {
+        let (host, others) = self.split(at);
+        let heals_at = self.now() + CUT_FOR;
+        // Its clients leave it: it refuses what it cannot forward.
+        let node = self.world.nodes.node(at).clone();
+        node.down(|| {
+            others.iter().for_each(|other| host.cut(other));
+            Ok(())
+        })?;
+        let owner = self.databases.wait_for_owner_after(epoch).await;
+        happened.owned_again = Some(self.now());
+        tokio::time::sleep(heals_at.saturating_sub(self.now())).await;
+        others.iter().for_each(|other| host.heal(other));
+        owner?;
+        self.processes[at].wait_until_ready().await?;
+        node.up()
     }
 
     async fn cut_database(&mut self, at: usize, epoch: u64, happened: &mut Happened) -> Result<()> {

@@ -1,7 +1,7 @@
 //! A cluster under faults: three nodes, a primary of PostgreSQL with a synchronous replica, each on a host of its own, and
 //! clients and workers that never retry by themselves.
 //!
-//! Each request goes to a random node; when that node is taken down, the same request goes to another one. Any other error
+//! Each request goes to a random node; when that node is taken down, or cut off, the same request goes to another one. Any other error
 //! through a live node while the database takes writes is a failure of the run.
 
 mod databases;

@@ -50,6 +50,7 @@ impl Supervisor {
                             .and_then(|standby| Some((standby.owner()?.epoch, standby.time())));
                         let suspicion = self.detector.looked(&observed, newest, was_notified, self.now());
                         if let Some(why) = suspicion
+                            && self.reachability.may_take_over(Instant::now())
                             && self.goes_first(&observed, why).await
                         {
                             let (running, back) = self.take_over(standby.take(), &observed, why).await?;

@@ -54,14 +54,19 @@ impl Supervisor {
             () = self.show_that_it_lives() => started.await,
         };
         let started = started.map_err(|error| Error::Recovery(error.to_string()))?;
+        if !matches!(started, Ok(Started::Owns(_))) {
+            // The lock must not keep others from trying. They see that it is free; told of it, this node would try again at once, too.
+            let _ = timeout(LOOK_TIMEOUT, self.membership.unlock()).await;
+        }
         let running = match started {
-            Ok(Some(running)) => running,
-            failed => {
-                // The lock must not keep others from trying. They see that it is free; told of it, this node would try again at once, too.
-                let _ = timeout(LOOK_TIMEOUT, self.membership.unlock()).await;
-                if let Err(error) = failed {
-                    self.not_taken_over(error)?;
-                }
+            Ok(Started::Owns(running)) => running,
+            Ok(Started::Follows(standby)) => {
+                self.applied_next = standby.next();
+                self.router.set_replica(Some(standby.replica().clone()));
+                return Ok((None, Some(standby)));
+            }
+            Err(error) => {
+                self.not_taken_over(error)?;
                 return Ok((None, None));
             }
         };
@@ -70,6 +75,7 @@ impl Supervisor {
         self.router.own(epoch, &running.handle);
         (self.routed_to, self.tail, self.has_owned) = (None, None, true);
         self.detector.owns();
+        self.reachability.owns(why == Suspicion::CutOff, Instant::now());
         self.kept.clear();
         (self.shown_as_fed, self.own_row.is_hot, self.server_is_recorded) = (None, false, false);
         let may_live = !matches!(why, Suspicion::Released | Suspicion::NoOwner);
@@ -106,7 +112,7 @@ impl Supervisor {
         }
     }
 
-    /// Why a takeover did not succeed: another node was faster, the standby begins again, or this node must end.
+    /// Why a takeover has failed: another node was faster, the standby begins again, or this node must end.
     fn not_taken_over(&mut self, error: StartError) -> Result<(), Error> {
         let known = self.kept.known_durable();
         match error {
@@ -122,8 +128,15 @@ impl Supervisor {
     }
 }
 
-/// Brings a standby to the end of the ledger and lets it own the ledger. None when the end cannot be reached because somebody
-/// writes, or when another node has taken over meanwhile.
+/// What became of a standby that was to own the ledger.
+enum Started {
+    Owns(Running),
+    /// Still a standby, with everything that it has applied.
+    Follows(Standby),
+}
+
+/// Brings a standby to the end of the ledger and lets it own the ledger, unless the end cannot be reached because somebody
+/// writes, or another node has taken over meanwhile.
 fn start(
     mut standby: Standby,
     database: Database,
@@ -131,7 +144,7 @@ fn start(
     feed: Feed,
     (time, clock): (OwnerTime, Clock),
     mut options: Options,
-) -> Result<Option<Running>, StartError> {
+) -> Result<Started, StartError> {
     let began_at = standby.owner().map_or(0, |owner| owner.epoch);
     let reader = PostgresReader::new(database.clone()).keeping(kept.clone());
     let open = async || PostgresLedger::open_after(database.clone(), kept, feed.clone());
@@ -141,13 +154,77 @@ fn start(
     };
     // PostgreSQL is waited for inside, on this thread.
     let reached = reach_end(&mut standby, kept, &reader, open, end).now_or_never();
-    let Some(ledger) = reached.transpose()?.flatten() else { return Ok(None) };
+    let Some(ledger) = reached.transpose()?.flatten() else { return Ok(Started::Follows(standby)) };
     // Another standby was faster, and nobody has suspected it yet: to replace it would be one takeover more.
     if standby.owner().is_some_and(|owner| owner.epoch > began_at) {
-        return Ok(None);
+        return Ok(Started::Follows(standby));
     }
     let offsets = Arc::new(postgres::OffsetRows::new(database.clone()));
     let storage = Storage { ledger: Box::new(ledger), offsets };
     options.time = time.after(&standby, began_at, clock.now());
-    standby.take_over(storage, options).map(Some)
+    standby.take_over(storage, options).map(Started::Owns)
+}
+
+#[cfg(test)]
+mod tests {
+    use authority::command::SubmitTask;
+    use authority::{Properties, QueueKey, Scope, TaskId, Time};
+    use ledger::ClusterId;
+    use ledger::postgres::{Cluster, FeedOptions, Server};
+
+    use super::*;
+
+    fn task(id: u128) -> SubmitTask {
+        let scope = Scope { tenant: "t".into(), workspace: "w".into() };
+        SubmitTask {
+            id: TaskId(id),
+            queue: Arc::new(QueueKey { scope, name: "q".into() }),
+            payload: Arc::from(&b"{}"[..]),
+            priority: 0,
+            delay_ms: 0,
+            properties: Arc::new(Properties::default()),
+            options: None,
+            operation: None,
+        }
+    }
+
+    /// Reading the state again may take long, and no node could take over meanwhile.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_standby_keeps_its_state_when_another_one_was_faster() {
+        let cluster = Cluster { id: ClusterId([5; 16]), shards: 1, key_print: [9; 16] };
+        let url = test_servers::postgres::shared().create_database();
+        let server = Server { config: url.parse().unwrap(), tls: None, unsafe_no_sync: true };
+        postgres::initialize(&server, cluster).unwrap();
+        let options = |node: &str| postgres::Options::new(node, cluster.key_print);
+        let own = async |node: &str| {
+            let (server, options) = (server.clone(), options(node));
+            let start = || coordinator::start(postgres::open(server, options).unwrap(), Options::default());
+            spawn_blocking(start).await.unwrap().unwrap()
+        };
+        let owner = own("x").await;
+        owner.handle.submit(task(1)).await.unwrap();
+        let database = Database::connect(server.clone(), options("b")).unwrap();
+        let reader = PostgresReader::new(database.clone());
+        let standby = spawn_blocking(move || Standby::open(&reader).unwrap()).await.unwrap();
+        owner.stop().await.unwrap();
+        let faster = own("y").await;
+        faster.handle.submit(task(2)).await.unwrap();
+        let take_over = async |standby: Standby| {
+            let (database, feed) = (database.clone(), Feed::new(FeedOptions::default()));
+            let time = (OwnerTime::default(), Clock::start(Time::ZERO));
+            let start = || start(standby, database, &Kept::default(), feed, time, Options::default());
+            spawn_blocking(start).await.unwrap().unwrap()
+        };
+
+        let Started::Follows(standby) = take_over(standby).await else {
+            panic!("it has replaced the faster one")
+        };
+        assert_eq!((standby.next(), standby.tasks()), (faster.handle.durable().next(), 2));
+        faster.handle.submit(task(3)).await.unwrap();
+
+        // It takes over from there when that one is gone, too.
+        faster.stop().await.unwrap();
+        let Started::Owns(running) = take_over(standby).await else { panic!("there is nobody else") };
+        assert_eq!((running.report.epoch, running.report.tasks), (3, 3));
+    }
 }

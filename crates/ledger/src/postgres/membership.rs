@@ -21,6 +21,9 @@ const LOCK_CLASS: i32 = 0x4c45_5353;
 /// Told to all nodes when an owner leaves or another one has taken over.
 const CHANNEL: &str = "lessor_owner";
 
+/// The reason of an owner that hands over because most nodes cannot reach it.
+const CUT_OFF: &str = "most nodes cannot reach it; it hands over";
+
 /// The rows are hints, and a failover may undo them: their commits wait for no replica, so that nodes see each other while one
 /// is away. A row that another session of this node still holds is not waited for without end, or each look would leave a session behind
 /// that waits for it.
@@ -36,7 +39,7 @@ const HELD: &str = "pg_locks WHERE locktype = 'advisory' AND granted AND objsubi
 const OBSERVE: &str = "SELECT last.next, \
     EXISTS (SELECT 1 FROM {HELD}), owner.node, owner.address, owner.epoch, coalesce(node.beat, 0), \
     coalesce((extract(epoch FROM now() - node.seen) * 1000)::int8, 0), \
-    EXISTS (SELECT 1 FROM lessor.node WHERE node = $3 AND instance = $4 AND draining), last.link \
+    EXISTS (SELECT 1 FROM lessor.node WHERE node = $3 AND instance = $4 AND draining), last.link, coalesce(owner.reason = $5, false) \
     FROM (SELECT 1) AS one LEFT JOIN (SELECT next, link FROM lessor.batch WHERE shard = $1 ORDER BY first DESC LIMIT 1) AS last ON true LEFT JOIN lessor.shard_owner AS owner ON owner.shard = $1 \
     LEFT JOIN lessor.node ON node.node = owner.node";
 
@@ -83,6 +86,8 @@ pub struct Observed {
     pub beat_age_ms: u64,
     /// Whether the row of this node says that it leaves.
     pub is_draining: bool,
+    /// Whether the owner has said that it hands over because most nodes cannot reach it.
+    pub is_cut_off: bool,
 }
 
 /// What a node says about itself.
@@ -132,6 +137,16 @@ pub struct NodeRow {
     /// Whether it leaves.
     pub is_draining: bool,
     pub connections: u64,
+}
+
+/// Another node that was seen lately.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LivingNode {
+    pub name: String,
+    /// How long ago it was last seen.
+    pub seen_ms: u64,
+    /// Whether it could take over at once, and stays.
+    pub can_take_over: bool,
 }
 
 /// An owner with what is known of its takeover.
@@ -226,7 +241,7 @@ impl Membership {
         let node = self.database.options().node.clone();
         let session = self.session().await?;
         let observe = OBSERVE.replace("{HELD}", HELD);
-        let row = session.query_one(&observe, &[&shard, &LOCK_CLASS, &node, &instance]).await?;
+        let row = session.query_one(&observe, &[&shard, &LOCK_CLASS, &node, &instance, &CUT_OFF]).await?;
         let owner = row.get::<_, Option<String>>(2).map(|node| OwnerRow {
             node,
             address: row.get(3),
@@ -237,8 +252,17 @@ impl Membership {
         let link = link(row.get(8))?;
         let beat = row.get::<_, i64>(5) as u64;
         let beat_age_ms = row.get::<_, i64>(6).max(0) as u64;
-        let (is_locked, is_draining) = (row.get(1), row.get(7));
-        Ok(Observed { next: position(next), link, is_locked, owner, beat, beat_age_ms, is_draining })
+        let (is_locked, is_draining, is_cut_off) = (row.get(1), row.get(7), row.get(9));
+        Ok(Observed {
+            next: position(next),
+            link,
+            is_locked,
+            owner,
+            beat,
+            beat_age_ms,
+            is_draining,
+            is_cut_off,
+        })
     }
 
     /// Takes the owner's lock if it is free. The session holds it until it ends or gives it back.
@@ -312,6 +336,15 @@ impl Membership {
         notify(&self.session().await?.client).await
     }
 
+    /// Says that the owner at this epoch, this node, hands over because most nodes cannot reach it.
+    pub async fn record_cut_off(&mut self, epoch: u64) -> Result<(), Error> {
+        let (shard, (node, _)) = (self.database.shard(), self.identity());
+        let session = self.session().await?;
+        let sql = "UPDATE lessor.shard_owner SET reason = $4 WHERE shard = $1 AND node = $2 AND epoch = $3";
+        session.execute(sql, &[&shard, &node, &(epoch as i64), &CUT_OFF]).await?;
+        Ok(())
+    }
+
     /// Removes this node from the list.
     pub async fn leave(&mut self) -> Result<(), Error> {
         let (node, instance) = self.identity();
@@ -329,6 +362,21 @@ impl Membership {
                    AND NOT draining AND seen > now() - interval '6 seconds' ORDER BY node";
         let rows = session.query(sql, &[&instance]).await?;
         Ok(rows.iter().map(|row| (row.get(0), row.get(1))).collect())
+    }
+
+    /// The other nodes that live, also those that leave.
+    pub async fn living(&mut self) -> Result<Vec<LivingNode>, Error> {
+        let instance = self.instance;
+        let session = self.session().await?;
+        let sql = "SELECT node, (extract(epoch FROM now() - seen) * 1000)::int8, hot AND NOT draining FROM lessor.node \
+                   WHERE instance NOT IN (0, $1) AND seen > now() - interval '6 seconds'";
+        let rows = session.query(sql, &[&instance]).await?;
+        let living = |row: &tokio_postgres::Row| LivingNode {
+            name: row.get(0),
+            seen_ms: row.get::<_, i64>(1).max(0) as u64,
+            can_take_over: row.get(2),
+        };
+        Ok(rows.iter().map(living).collect())
     }
 
     /// All nodes and all shards.

@@ -45,7 +45,9 @@ pub use import::Import;
 pub use inbox::{Inbox, InboxRow};
 pub use kept::{Kept, Standing, Stream};
 pub use ledger::PostgresLedger;
-pub use membership::{Announcement, Membership, NameHolder, NodeRow, Observed, OwnerRow, ShardRow};
+pub use membership::{
+    Announcement, LivingNode, Membership, NameHolder, NodeRow, Observed, OwnerRow, ShardRow,
+};
 pub use offsets::OffsetRows;
 pub use reader::PostgresReader;
 pub use schema::{Cluster, SCHEMA_VERSION, initialize};

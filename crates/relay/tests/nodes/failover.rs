@@ -150,6 +150,13 @@ async fn a_partition_is_noticed_and_its_end_too() {
     let peer = Arc::new(peer);
     nodes[1].router.forward(running.report.epoch, nodes[0].name(), peer.clone());
     peer.connected().await;
+    let is_heard = async |expected: bool| {
+        while nodes[0].connected.hears("edge") != expected {
+            tokio::task::yield_now().await;
+        }
+    };
+    is_heard(true).await;
+    assert!(!nodes[0].connected.hears("node"));
     proxy.stand_still(true);
     let begun = Instant::now();
     let submitted = tokio::spawn({
@@ -157,10 +164,12 @@ async fn a_partition_is_noticed_and_its_end_too() {
         async move { handle.submit(submit(1, "q")).await }
     });
     peer.disconnected().await;
+    is_heard(false).await;
     assert!(begun.elapsed() < Duration::from_secs(20), "it was noticed");
     proxy.stand_still(false);
     proxy.cut();
     assert_eq!(submitted.await.unwrap(), Ok(SubmitAnswer::Created(TaskId(1))));
+    is_heard(true).await;
 }
 
 /// C16: the owner is told that nobody waits for a poll any more.

@@ -8,7 +8,7 @@ use authority::{Contract, Digest, Properties, QueueKey, Scope, TaskId};
 use coordinator::{Handle, NodeAddress, Options, Router, RouterOptions, Running, StartError};
 use ledger::memory::MemoryStorage;
 use ledger::postgres::{Feed, FeedOptions};
-use relay::{ClusterTls, RemotePeer};
+use relay::{ClusterTls, ConnectedNodes, RemotePeer};
 use tokio::net::TcpListener;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -22,13 +22,14 @@ pub(crate) struct Node {
     pub address: String,
     pub tls: ClusterTls,
     pub feed: Feed,
+    pub connected: ConnectedNodes,
     _serving: AbortOnDropHandle<()>,
 }
 
 impl Node {
     pub(crate) async fn start_with(key: &[u8], options: RouterOptions) -> Node {
         let (router, handle) = Router::new(options);
-        let feed = Feed::new(FeedOptions::default());
+        let (feed, connected) = (Feed::new(FeedOptions::default()), ConnectedNodes::default());
         let tls = ClusterTls::from_cluster_key(key).unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
@@ -38,10 +39,11 @@ impl Node {
             "node",
             router.inbound(),
             feed.clone(),
+            connected.clone(),
             std::future::pending(),
         );
         let _serving = AbortOnDropHandle::new(tokio::spawn(serving));
-        Node { router, handle, address, tls, feed, _serving }
+        Node { router, handle, address, tls, feed, connected, _serving }
     }
 
     pub(crate) async fn cluster(nodes: usize) -> Vec<Node> {

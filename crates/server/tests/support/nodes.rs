@@ -186,7 +186,15 @@ pub(crate) async fn handles(running: &Running) -> Vec<Handle> {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address: Arc<str> = listener.local_addr().unwrap().to_string().into();
     let feed = postgres::Feed::new(postgres::FeedOptions::default());
-    let serving = relay::serve(listener, tls.clone(), "owner", owner.inbound(), feed, std::future::pending());
+    let serving = relay::serve(
+        listener,
+        tls.clone(),
+        "owner",
+        owner.inbound(),
+        feed,
+        relay::ConnectedNodes::default(),
+        std::future::pending(),
+    );
     // The connections between nodes last as long as the test's runtime, and without its router a handle would say that the
     // coordinator has stopped.
     tokio::spawn(async move {

@@ -147,6 +147,8 @@ impl ClusterWorld<'_> {
             beat,
             beat_age_ms: now - seen,
             is_draining,
+            // Nodes of the simulator do not hand over for that.
+            is_cut_off: false,
         })
     }
 
