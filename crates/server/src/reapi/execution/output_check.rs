@@ -154,8 +154,8 @@ impl Executions {
         }
     }
 
-    /// Makes the output of a stopped execution visible that its failure has. What is not in the content store is left out of
-    /// the answer to the client.
+    /// Makes the output of a stopped execution visible that its failure has. What is not in the content store, or not found there
+    /// in time, is left out of the answer to the client: the failure is recorded all the same.
     pub(crate) async fn promote_partial(
         &self,
         caller: &Caller,
@@ -173,10 +173,15 @@ impl Executions {
             return Ok(());
         }
         let tenant = crate::reapi::tenant(&lease.scope).map_err(to_problem)?;
-        match self.worker_access.promote(identity, &tenant, &named).await {
-            Ok(()) | Err(Error::NotFound(_) | Error::TenantFull { .. }) => Ok(()),
-            Err(error) => Err(to_problem(store::status(error))),
+        let promoting = timeout(MAX_CHECK, self.worker_access.promote(identity, &tenant, &named));
+        match self.keep_alive(lease, promoting).await {
+            Ok(Ok(()) | Err(Error::NotFound(_) | Error::TenantFull { .. })) => {}
+            Ok(Err(error)) => {
+                tracing::warn!(task = %lease.task, %error, "the output of a stopped execution is left out");
+            }
+            Err(_) => tracing::warn!(task = %lease.task, "the output of a stopped execution is left out"),
         }
+        Ok(())
     }
 
     /// Waits for a check, and keeps the worker and its lease alive meanwhile: they must not end because the content store is

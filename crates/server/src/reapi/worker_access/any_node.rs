@@ -29,6 +29,11 @@ impl WorkerAccess {
     /// Tells the owner which leases the caller holds. Those of callers that read all of their tenant matter only while leases from
     /// before a takeover may be anybody's.
     pub(super) async fn tell_owner(&self, caller: &Caller, leases: &[LeaseRef]) {
+        let epoch = self.0.handle.epoch();
+        if self.0.told_epoch.swap(epoch, Ordering::Relaxed) != epoch {
+            // A new owner waits for claims of every lease from before its takeover.
+            self.0.unclaimed_before.fetch_max(self.0.handle.position().0, Ordering::Relaxed);
+        }
         let identity = caller.worker_only().map(|identity| identity.id().clone());
         let before = self.0.unclaimed_before.load(Ordering::Relaxed);
         let matters = |lease: &&LeaseRef| identity.is_some() || lease.fencing_token.0 < before;
@@ -36,7 +41,6 @@ impl WorkerAccess {
         if leases.is_empty() {
             return;
         }
-        let epoch = self.0.handle.epoch();
         // Without an answer the leases are told with the next heartbeat.
         if let Err(why) = self.0.handle.note_leases(identity, leases).await {
             self.note_unanswered(epoch, why);

@@ -69,8 +69,11 @@ impl Output {
         self.state.borrow().is_too_much
     }
 
-    /// Waits for the rest, once the container has ended.
+    /// Waits for the rest, once the container has ended. May be called again.
     pub(super) async fn finish(&mut self) {
+        if self.taking.is_finished() {
+            return;
+        }
         let _ = tokio::time::timeout(MAX_LAST_OUTPUT, &mut self.taking).await;
     }
 

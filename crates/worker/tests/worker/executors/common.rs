@@ -67,7 +67,8 @@ async fn inputs_and_outputs_and_the_environment_are_the_commands(stage: &Stage) 
 async fn w13_a_command_that_ignores_sigterm_is_ended_in_time(stage: &Stage) {
     let marker = marker();
     let script = format!("trap '' TERM HUP; echo begun; sleep {marker} & while :; do sleep 1; done");
-    let action = stage.action(sh(&script), &Tree::default(), Some(Duration::from_secs(2)));
+    // The start of a container counts.
+    let action = stage.action(sh(&script), &Tree::default(), Some(Duration::from_secs(10)));
     let failure = stage.run_action(action).await.unwrap_err();
     assert_eq!((failure.code, failure.retryable), (Failure::TIMEOUT, false));
     assert_eq!(stage.stdout(&failure.partial.unwrap()), "begun\n");
