@@ -29,7 +29,7 @@ const FORGOTTEN: Duration = Duration::from_secs(600);
 /// A node that was seen within this time can take over.
 pub const ALIVE: Duration = Duration::from_secs(6);
 
-/// How long the owner's lock may be free while its stream goes on.
+/// How long the owner's lock may be free while its stream goes on, or while an owner that took over has yet to take the lock.
 const RELOCK: Duration = Duration::from_secs(2);
 
 /// What a standby reads from the database next.
@@ -113,8 +113,15 @@ impl FailureDetector {
         self.newest_epoch = self.newest_epoch.max(epoch);
         let suspicion = self.watch.judge(observed, was_notified, now);
         // An owner whose stream goes on lives: its session ended alone, and it is opening another one, if it can.
-        let may_lock_again = self.fed_by == Some(epoch) && self.watch.unlocked_for(now) < RELOCK;
-        let suspicion = suspicion.filter(|why| *why != Suspicion::Unlocked || !may_lock_again);
+        let may_relock = self.watch.unlocked_for(now) < RELOCK;
+        let is_streaming = self.fed_by == Some(epoch);
+        // The row and the lock are those of the owner before, which another node has replaced and is about to end.
+        let is_replaced = self.newest_epoch > epoch;
+        let suspicion = suspicion.filter(|why| match why {
+            Suspicion::Unlocked => !(may_relock && (is_streaming || is_replaced)),
+            Suspicion::Disconnected | Suspicion::Released | Suspicion::CutOff => !(may_relock && is_replaced),
+            Suspicion::Silent(_) | Suspicion::NoOwner => true,
+        });
         if suspicion.is_none() {
             self.yields_since = None;
         }
@@ -230,7 +237,27 @@ mod tests {
         let mut other = FailureDetector::new(Duration::from_secs(3));
         other.stream_changed(&Stream::default(), &fed_by(2), clock(0));
         look(&mut other, 0);
-        assert_eq!(look(&mut other, 1_000), Some(Suspicion::Unlocked), "another owner sends them");
+        assert_eq!(look(&mut other, 1_000), None, "the next owner sends them, which has yet to take the lock");
+        assert_eq!(look(&mut other, 2_000), Some(Suspicion::Unlocked));
+    }
+
+    /// A takeover from a silent owner ends the session of that owner, so that the lock was free for a moment. Another standby, which
+    /// had lost the stream of the silent owner just before, replaced the new owner then.
+    #[test]
+    fn c2_a_lock_that_is_free_while_a_takeover_is_announced_is_no_sign_of_death() {
+        let start = Instant::now();
+        let clock = |ms| (start + Duration::from_millis(ms), Time::ZERO);
+        let disconnected = |newest| {
+            let mut detector = FailureDetector::new(Duration::from_secs(3));
+            detector.stream_changed(&fed_by(1), &Stream { losses: 1, ..Stream::default() }, clock(0));
+            detector.looked(&observed(1, false), Some((newest, Time::ZERO)), false, clock(100))
+        };
+        assert_eq!(disconnected(2), None, "the record of the takeover was read");
+        assert_eq!(disconnected(1), Some(Suspicion::Disconnected));
+        let cut_off = Observed { is_cut_off: true, ..observed(1, false) };
+        let mut detector = FailureDetector::new(Duration::from_secs(3));
+        assert_eq!(detector.looked(&cut_off, Some((2, Time::ZERO)), true, clock(0)), None);
+        assert_eq!(detector.looked(&cut_off, None, true, clock(2_000)), Some(Suspicion::CutOff));
     }
 
     #[test]

@@ -10,6 +10,9 @@ use ledger::postgres::LivingNode;
 
 /// A node that the owner has not heard for this long, and that lives, cannot reach the owner.
 const UNHEARD_FOR: Duration = Duration::from_secs(2);
+/// A node that has not shown itself for this long may stand still: it counts anew when it is back, as it has to connect first. Nodes
+/// show themselves every two seconds.
+const SILENT_FOR: Duration = Duration::from_secs(3);
 /// A node that was never connected to the owner has so much longer to connect: it may be starting.
 const TIME_TO_CONNECT: Duration = Duration::from_secs(5);
 /// For how long a node that has handed over leaves the ledger to the others.
@@ -43,6 +46,7 @@ impl Reachability {
         let unheard_since = |node: &LivingNode| match self.unheard_since.get(&node.name) {
             _ if is_heard(&node.name) => None,
             Some(None) => Some(now),
+            Some(since) if Duration::from_millis(node.seen_ms) >= SILENT_FOR => (*since).max(Some(now)),
             Some(since) => *since,
             None => Some(now + TIME_TO_CONNECT),
         };
@@ -160,6 +164,19 @@ mod tests {
         assert!(!scene.is_cut_off_at(2_600));
         scene.nodes.pop();
         assert!(!scene.is_cut_off_at(9_000), "there are two nodes");
+    }
+
+    #[test]
+    fn nodes_that_stood_still_have_time_to_connect_again() {
+        let mut scene = Scene::heard(&["b", "c"]);
+        assert!(!scene.is_cut_off_at(500));
+        scene.seen("b", 4_000);
+        scene.seen("c", 4_000);
+        assert!(!scene.is_cut_off_at(4_000));
+        scene.seen("b", 0);
+        scene.seen("c", 0);
+        assert!(!scene.is_cut_off_at(4_500) && !scene.is_cut_off_at(5_999));
+        assert!(scene.is_cut_off_at(6_000), "they live, and do not come");
     }
 
     #[test]

@@ -9,13 +9,13 @@ use wire::{Lease, Leases, TaskEnvelope};
 use crate::assignment::Assignment;
 use crate::backoff::Backoff;
 use crate::callback_contract::CallbackContract;
+use crate::clock;
 use crate::contract::{Contract, LeaseAnswer};
 use crate::lease_clock::LeaseClock;
 use crate::lease_contract::LeaseContract;
 use crate::transport::{Address, Answer, Transport, parse_retry_after};
 use crate::{Outcome, signature};
 
-const NOW: Duration = Duration::from_secs(1_000);
 const NOW_S: u64 = 1_700_000_000;
 /// Heartbeats that are closer together are a load and no use.
 const MIN_INTERVAL: Duration = Duration::from_millis(10);
@@ -69,9 +69,10 @@ pub fn leases(json: &[u8]) {
 }
 
 fn take_lease(lease: Lease) {
-    let mut clock = LeaseClock::polled(&lease, NOW, NOW);
-    assert!(clock.valid_until() >= NOW && clock.latest_end() >= NOW, "a lease ends in the past: {clock:?}");
-    clock.extend(NOW, Some(lease.expires_at));
+    let now = clock::now();
+    let mut clock = LeaseClock::polled(&lease, now, now);
+    assert!(clock.valid_until() >= now && clock.latest_end() >= now, "a lease ends in the past: {clock:?}");
+    clock.extend(now, Some(lease.expires_at));
     clock.limit_to_grace(Duration::from_millis(lease.heartbeat_interval_ms));
     let _ = clock.needs_confirmation();
     let assignment = Assignment::from(lease);
@@ -86,11 +87,12 @@ fn take_lease(lease: Lease) {
 pub fn envelope(json: &[u8]) {
     let Ok(envelope) = serde_json::from_slice::<TaskEnvelope>(json) else { return };
     let timeout = Duration::from_millis(envelope.heartbeat_timeout_ms);
-    let mut clock = LeaseClock::pushed(timeout, timeout, NOW);
-    clock.begin(NOW);
-    clock.extend(NOW, None);
+    let now = clock::now();
+    let mut clock = LeaseClock::pushed(timeout, timeout, now);
+    clock.begin(now);
+    clock.extend(now, None);
     clock.limit_to_grace(Duration::from_millis(envelope.cancel_grace_period_ms));
-    assert!(clock.valid_until() >= NOW.min(clock.latest_end()));
+    assert!(clock.valid_until() >= now);
     let _ = TRANSPORT.as_ref().map(|transport| transport.to(&envelope.callback_base_url));
     let assignment = Assignment::from(envelope);
     assert!(

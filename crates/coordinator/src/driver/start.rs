@@ -302,10 +302,9 @@ pub(crate) fn start_with(
         let result = match runtime {
             Err(error) => Err(Failure::Ledger(error.to_string())),
             Ok(runtime) => runtime.block_on(async {
-                let first = driver.take_over(take_over).await;
-                let _ = ready_sender
-                    .send(first.clone().map(|()| driver.engine.state().owner().map_or(0, |o| o.epoch)));
-                first?;
+                driver.take_over(take_over).await?;
+                let epoch = driver.engine.state().owner().map_or(0, |owner| owner.epoch);
+                let _ = ready_sender.send(Ok(epoch));
                 // Only an owner runs projections.
                 for (runner, progress) in runners {
                     let spawned = runner.spawn(followed.clone(), progress);
@@ -319,6 +318,10 @@ pub(crate) fn start_with(
         };
         // The driver is gone, so these threads end, and the ledger is closed.
         [ledger_thread, snapshot_thread].into_iter().for_each(|thread| drop(thread.join()));
+        // A start that failed has closed its ledger when its caller knows.
+        if let Err(failure) = &result {
+            let _ = ready_sender.send(Err(failure.clone()));
+        }
         let _ = ended_sender.send(result);
         // The next owner does not wait for this.
         drop(last_state);

@@ -7,6 +7,7 @@ use std::hash::{BuildHasher, RandomState};
 
 use tokio::sync::watch;
 use tokio_postgres::GenericClient;
+use tokio_postgres::error::SqlState;
 use tokio_postgres::types::ToSql;
 
 use super::Error;
@@ -30,7 +31,7 @@ const CUT_OFF: &str = "most nodes cannot reach it; it hands over";
 const SETTINGS: &str = "SET synchronous_commit = local; SET lock_timeout = 4000";
 
 /// A session that is told to end does so within this time, or is not waited for.
-const MAX_TERMINATION_MS: i64 = 1_000;
+const LIMIT_TERMINATION: &str = "SET lock_timeout = 1000";
 
 /// The owner's lock that somebody holds: `$1` is the shard, `$2` the class. The server has locks of other databases too.
 const HELD: &str = "pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 2 AND objid = $1::int4::oid \
@@ -275,13 +276,21 @@ impl Membership {
         Ok(session.query_one(&sql, &[&shard, &LOCK_CLASS]).await?.get(0))
     }
 
-    /// Ends the session of an owner that was replaced, and waits until its lock is free.
+    /// Ends the session of an owner that was replaced, and takes its lock, which is free to others at no time.
     pub async fn end_previous_owner(&mut self) -> Result<(), Error> {
         let shard = self.database.shard();
         let session = self.session().await?;
-        let sql = format!("SELECT pg_terminate_backend(pid, $3) FROM {HELD} AND pid <> pg_backend_pid()");
-        session.query(&sql, &[&shard, &LOCK_CLASS, &MAX_TERMINATION_MS]).await?;
-        Ok(())
+        let sql = format!("SELECT pg_terminate_backend(pid) FROM {HELD} AND pid <> pg_backend_pid()");
+        if session.query(&sql, &[&shard, &LOCK_CLASS]).await?.is_empty() {
+            return Ok(());
+        }
+        session.execute(LIMIT_TERMINATION, &[]).await?;
+        let locked = session.query("SELECT pg_advisory_lock($2, $1)", &[&shard, &LOCK_CLASS]).await;
+        session.client.batch_execute(SETTINGS).await?;
+        match locked {
+            Err(error) if error.state() != Some(&SqlState::LOCK_NOT_AVAILABLE) => Err(error),
+            _ => Ok(()),
+        }
     }
 
     /// Says who owns the shard and what time it has, and tells the other nodes. An owner that was replaced, or that a failover has undone,
