@@ -70,7 +70,7 @@ async fn c9_no_request_waits_until_what_the_tables_lack_was_read() {
     let answered = load(&running.handle, 4, 15, 20_000);
     tokio::time::timeout(LONG, answered).await.expect("requests are answered meanwhile");
     assert!(fixture.is_behind().await);
-    fixture.let_load().await;
+    fixture.unlock().await;
     fixture.caught_up().await;
     assert_eq!(fixture.assert_exact().await.jobs, 180);
     load(&running.handle, 4, 15, 30_000).await;
@@ -93,7 +93,7 @@ async fn c9_no_takeover_waits_until_what_the_tables_lack_was_read() {
     let running = tokio::time::timeout(LONG, Fixture::take_over(standby)).await.expect("it takes over");
     running.handle.submit(task(99_999, "q")).await.unwrap();
     assert!(fixture.is_behind().await);
-    fixture.let_load().await;
+    fixture.unlock().await;
     fixture.caught_up().await;
     assert_eq!(fixture.assert_exact().await.jobs, 201);
     running.stop().await.unwrap();
