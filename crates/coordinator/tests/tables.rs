@@ -2,6 +2,8 @@
 
 #[path = "tables/failovers.rs"]
 mod failovers;
+#[path = "tables/locks.rs"]
+mod locks;
 mod support;
 
 use std::sync::Arc;
@@ -26,9 +28,14 @@ const CLUSTER: Cluster = Cluster { id: ClusterId([5; 16]), shards: 1, key_print:
 /// Far longer than anything that is waited for.
 const LONG: Duration = Duration::from_secs(30);
 
-/// The session that keeps others from the snapshots.
-const BLOCKS: &str =
-    "FROM pg_locks WHERE relation = 'lessor.snapshot'::regclass AND mode = 'AccessExclusiveLock' AND granted";
+/// The session that holds a lock.
+const LOCKS: &str = "FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND datname = current_database()";
+
+/// Sets the tables back to what [`Fixture::copy`] has found.
+const UNDO: &str = "DELETE FROM lessor.jobs; DELETE FROM lessor.job_attempts; DELETE FROM lessor.table_state; \
+                    INSERT INTO lessor.jobs SELECT * FROM public.jobs; \
+                    INSERT INTO lessor.job_attempts SELECT * FROM public.attempts; \
+                    INSERT INTO lessor.table_state SELECT * FROM public.state;";
 
 /// A database of its own.
 struct Fixture {
@@ -95,26 +102,35 @@ impl Fixture {
 
     /// The database becomes one whose replica was promoted, without the commits since [`Fixture::copy`].
     async fn fail_over(&self) {
-        let lose = "BEGIN; DELETE FROM lessor.batch WHERE first > (SELECT first FROM public.last); \
-                    TRUNCATE lessor.jobs, lessor.job_attempts, lessor.table_state; \
-                    INSERT INTO lessor.jobs SELECT * FROM public.jobs; \
-                    INSERT INTO lessor.job_attempts SELECT * FROM public.attempts; \
-                    INSERT INTO lessor.table_state SELECT * FROM public.state; COMMIT; \
-                    SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
-                    WHERE datname = current_database() AND pid <> pg_backend_pid()";
-        self.execute(lose).await;
+        let lose = format!(
+            "BEGIN; DELETE FROM lessor.batch WHERE first > (SELECT first FROM public.last); {UNDO} COMMIT; \
+             SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+             WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        );
+        self.execute(&lose).await;
     }
 
-    /// Nobody can load a snapshot until [`Fixture::let_load`].
-    async fn block_snapshots(&self) {
+    /// Locks a table until [`Fixture::unlock`].
+    async fn lock(&self, table: &str, mode: &str) {
         let url = self.url.clone();
-        let hold = "BEGIN; LOCK TABLE lessor.snapshot; SELECT pg_sleep(60)";
-        tokio::spawn(async move { try_execute(&url, hold).await });
-        while self.execute(&format!("SELECT count(*) {BLOCKS}")).await != [["1"]] {}
+        let hold = format!("BEGIN; LOCK TABLE {table} IN {mode} MODE; SELECT pg_sleep(600)");
+        tokio::spawn(async move { try_execute(&url, &hold).await });
+        while self.execute(&format!("SELECT count(*) {LOCKS}")).await != [["1"]] {}
     }
 
-    async fn let_load(&self) {
-        self.execute(&format!("SELECT pg_terminate_backend(pid) {BLOCKS}")).await;
+    async fn unlock(&self) {
+        self.execute(&format!("SELECT pg_terminate_backend(pid) {LOCKS}")).await;
+    }
+
+    /// Waits until somebody waits for the lock of a table.
+    async fn waits_for_lock(&self, table: &str) {
+        let waits = format!("SELECT FROM pg_locks WHERE relation = '{table}'::regclass AND NOT granted");
+        while self.execute(&waits).await.is_empty() {}
+    }
+
+    /// Nobody can load a snapshot until [`Fixture::unlock`].
+    async fn block_snapshots(&self) {
+        self.lock("lessor.snapshot", "ACCESS EXCLUSIVE").await;
     }
 
     async fn is_behind(&self) -> bool {

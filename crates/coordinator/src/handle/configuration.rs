@@ -13,7 +13,7 @@ use super::peer::NoticeBoard;
 
 /// How long an answer waits for the copies: longer than a connection between nodes that is silent, so that it waits for each
 /// node that is connected.
-const MAX_FOLLOW_WAIT: Duration = Duration::from_secs(3);
+pub(super) const DEFAULT_FOLLOW_WAIT: Duration = Duration::from_secs(3);
 
 /// The changes that a node knows of, and how far they are followed.
 pub(super) struct Configuration {
@@ -57,9 +57,9 @@ impl Configuration {
         self.followed(changes).await;
     }
 
-    /// Waits until a change is followed, but not for ever.
-    pub(super) async fn followed_in_time(&self, change: u64) {
-        if timeout(MAX_FOLLOW_WAIT, self.followed(change)).await.is_err() {
+    /// Waits until a change is followed, but not for longer than `wait`.
+    pub(super) async fn followed_in_time(&self, change: u64, wait: Duration) {
+        if timeout(wait, self.followed(change)).await.is_err() {
             tracing::warn!("a node that is connected has not followed a change of the API keys in time");
         }
     }

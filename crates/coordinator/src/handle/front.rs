@@ -41,6 +41,7 @@ pub(super) struct Front {
     pub hints: watch::Sender<OwnerHint>,
     pub metrics: Metrics,
     pub failover_wait: Duration,
+    follow_wait: Duration,
     /// Zero until it is set.
     pub heartbeat_timeout_ms: AtomicU64,
     replica: Mutex<Option<Replica>>,
@@ -77,6 +78,7 @@ impl Front {
             hints: watch::Sender::default(),
             metrics: Metrics::default(),
             failover_wait: options.failover_wait,
+            follow_wait: options.follow_wait,
             heartbeat_timeout_ms: AtomicU64::new(0),
             replica: Mutex::default(),
             answered: AtomicU64::new(0),
@@ -151,7 +153,7 @@ impl Front {
             && changes_keys
             && reply.unavailable().is_none()
         {
-            configuration.followed_in_time(change).await;
+            configuration.followed_in_time(change, self.follow_wait).await;
         }
         reply
     }

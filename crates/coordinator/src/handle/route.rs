@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use tokio::sync::watch;
 
 use super::call::{Call, CallReply};
-use super::configuration::ConfigurationFollower;
+use super::configuration::{ConfigurationFollower, DEFAULT_FOLLOW_WAIT};
 use super::front::{DEFAULT_FAILOVER_WAIT, Front};
 use super::local::Local;
 use super::peer::{NodeAddress, NoticeSource, OwnerHint, Peer};
@@ -44,12 +45,14 @@ pub struct Router {
 #[derive(Clone, Copy, Debug)]
 pub struct RouterOptions {
     /// How long a request without an owner is held before it is refused.
-    pub failover_wait: std::time::Duration,
+    pub failover_wait: Duration,
+    /// How long the answer to a change of keys waits for the nodes that are connected to this one, when it owns the ledger.
+    pub follow_wait: Duration,
 }
 
 impl Default for RouterOptions {
     fn default() -> RouterOptions {
-        RouterOptions { failover_wait: DEFAULT_FAILOVER_WAIT }
+        RouterOptions { failover_wait: DEFAULT_FAILOVER_WAIT, follow_wait: DEFAULT_FOLLOW_WAIT }
     }
 }
 

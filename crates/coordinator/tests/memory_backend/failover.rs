@@ -88,7 +88,7 @@ async fn requests_are_held_while_nobody_owns_the_ledger() {
 
 #[tokio::test]
 async fn a_request_without_an_owner_is_refused_after_the_failover_wait() {
-    let options = RouterOptions { failover_wait: Duration::from_millis(20) };
+    let options = RouterOptions { failover_wait: Duration::from_millis(20), ..RouterOptions::default() };
     let (router, handle) = Router::new(options);
     assert_eq!(handle.submit(submit(1, "q")).await, Err(Unavailable::NoOwner));
     assert_eq!(handle.lease(lease("w", "q"), Duration::from_millis(1)).await, Ok(Vec::new()));

@@ -70,7 +70,7 @@ async fn c9_no_request_waits_until_what_the_tables_lack_was_read() {
     let answered = load(&running.handle, 4, 15, 20_000);
     tokio::time::timeout(LONG, answered).await.expect("requests are answered meanwhile");
     assert!(fixture.is_behind().await);
-    fixture.let_load().await;
+    fixture.unlock().await;
     fixture.caught_up().await;
     assert_eq!(fixture.assert_exact().await.jobs, 180);
     load(&running.handle, 4, 15, 30_000).await;
@@ -93,7 +93,7 @@ async fn c9_no_takeover_waits_until_what_the_tables_lack_was_read() {
     let running = tokio::time::timeout(LONG, Fixture::take_over(standby)).await.expect("it takes over");
     running.handle.submit(task(99_999, "q")).await.unwrap();
     assert!(fixture.is_behind().await);
-    fixture.let_load().await;
+    fixture.unlock().await;
     fixture.caught_up().await;
     assert_eq!(fixture.assert_exact().await.jobs, 201);
     running.stop().await.unwrap();
@@ -121,5 +121,42 @@ async fn c9_tables_that_have_caught_up_do_so_again_after_another_failover() {
         fixture.caught_up().await;
         fixture.assert_exact().await;
     }
+    running.stop().await.unwrap();
+}
+
+/// The tables have caught up, and the failover undoes nothing but that, before the first batch with its rows is there.
+#[tokio::test(flavor = "multi_thread")]
+async fn c9_the_tables_get_what_a_failover_has_undone_of_their_catching_up_alone() {
+    let fixture = Fixture::create().await;
+    for (tables, from) in [(Tables::Transaction, 1), (Tables::Off, 10_000)] {
+        let running = fixture.start(tables);
+        load(&running.handle, 4, 25, from).await;
+        running.stop().await.unwrap();
+    }
+    fixture.copy().await;
+    let standby = fixture.standby().await;
+    fixture.block_snapshots().await;
+    let running = Fixture::take_over(standby).await;
+    assert!(fixture.is_behind().await);
+    fixture.unlock().await;
+    fixture.caught_up().await;
+    fixture.lock("lessor.batch", "SHARE").await;
+    let handle = running.handle.clone();
+    let first = tokio::spawn(async move { handle.submit(task(20_000, "q")).await });
+    fixture.waits_for_lock("lessor.batch").await;
+    fixture.execute(&format!("BEGIN; {UNDO} COMMIT")).await;
+    fixture.unlock().await;
+    first.await.unwrap().unwrap();
+    let mut id = 20_001;
+    let mended = async {
+        while fixture.is_behind().await {
+            running.handle.submit(task(id, "q")).await.unwrap();
+            id += 1;
+        }
+    };
+    tokio::time::timeout(LONG, mended).await.expect("the tables follow");
+    load(&running.handle, 4, 15, 30_000).await;
+    fixture.caught_up().await;
+    fixture.assert_exact().await;
     running.stop().await.unwrap();
 }

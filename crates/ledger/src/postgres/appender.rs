@@ -78,6 +78,11 @@ impl<T: BatchTable> Appender<T> {
         self.writer.lacks_rows
     }
 
+    /// The tables lack something else.
+    pub fn set_lacks_rows(&mut self) {
+        self.writer.lacks_rows = true;
+    }
+
     pub fn adds_rows(&mut self) {
         self.writer.lacks_rows = false;
         self.forget_tables();

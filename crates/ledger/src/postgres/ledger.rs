@@ -17,7 +17,7 @@ use super::ready_session::writer_runtime;
 use super::shared::Database;
 use super::snapshot::Sink;
 use super::sql_table::SqlTable;
-use super::tables::{Follower, TableRows, Tables, tables_position};
+use super::tables::{Check, Follower, TableRows, Tables, tables_position};
 use super::trim::trim;
 use crate::{
     AppendError, Batch, Changes, DiskSpace, Error as LedgerError, Job, Ledger, Link, Position, Reader,
@@ -36,8 +36,10 @@ pub struct PostgresLedger {
     /// Writes tables that follow, and what tables lack that are written with their batches. As long as these lack something,
     /// the batches come without their rows.
     follower: Option<Follower>,
-    /// The next batch is the first with its rows after tables have caught up.
-    has_caught_up: bool,
+    /// The next batch is the first with its rows: the tables hold every record up to here, or need a rebuild.
+    caught_up_to: Option<Position>,
+    /// Of the tables, after that batch.
+    check: Option<Check>,
 }
 
 impl PostgresLedger {
@@ -69,7 +71,8 @@ impl PostgresLedger {
             stop: watch::Sender::new(false),
             space: DiskSpace::Plenty,
             follower: None,
-            has_caught_up: false,
+            caught_up_to: None,
+            check: None,
         })
     }
 
@@ -100,15 +103,36 @@ impl PostgresLedger {
             return;
         }
         let last = Position(self.next().0 - 1);
+        let has_lost = self.finds_loss();
         if self.appender.lacks_rows() && self.follower.is_none() {
             // Without a thread, the next append tries again.
             self.follower = Follower::spawn(self.database.clone(), last).ok();
         }
-        if let Some(follower) = self.follower.take_if(|follower| follower.is_done(last)) {
+        // After a loss nothing can be added before the next batch, which comes without its rows.
+        if let Some(follower) = self.follower.take_if(|follower| !has_lost && follower.is_done(last)) {
+            self.begin_with_rows(follower.position());
             follower.release();
-            self.appender.adds_rows();
-            self.has_caught_up = true;
         }
+    }
+
+    /// Batches come with their rows from now on. The tables hold every record up to a position.
+    fn begin_with_rows(&mut self, up_to: Position) {
+        self.appender.adds_rows();
+        self.caught_up_to = Some(up_to);
+    }
+
+    /// Whether it has turned out that a failover undid what the tables held when batches began to come with their rows.
+    fn finds_loss(&mut self) -> bool {
+        let found = self.check.as_mut().and_then(|check| check.finds_loss(&self.database));
+        self.check.take_if(|_| found.is_some());
+        let has_lost = found == Some(true);
+        if has_lost {
+            tracing::warn!(
+                "PostgreSQL has lost a part of the tables that it had acknowledged; it is written again"
+            );
+            self.appender.set_lacks_rows();
+        }
+        has_lost
     }
 
     /// What a batch writes beside the ledger.
@@ -160,8 +184,9 @@ impl Ledger for PostgresLedger {
             Ok(()) => {
                 self.space = DiskSpace::Plenty;
                 self.database.set_last_durable(Some(self.last()));
-                if std::mem::take(&mut self.has_caught_up) {
+                if let Some(up_to) = self.caught_up_to.take() {
                     self.appender.forget_tables();
+                    self.check = Some(Check::begin(&self.database, up_to));
                 }
                 if let (Some(follower), Some(changes)) = (&self.follower, batch.changes()) {
                     follower.add(changes, batch.next());
@@ -193,11 +218,12 @@ impl Ledger for PostgresLedger {
         if tables == Tables::Off {
             return Ok(());
         }
-        let to = state.position();
-        if tables == Tables::Following || tables_position(&self.database)?.0 < to {
+        let (to, shard) = (state.position(), self.database.shard());
+        let position = || self.database.run(move |session| tables_position(session, shard));
+        if tables == Tables::Following || position()?.0 < to {
             self.follower = Some(Follower::spawn(self.database.clone(), to)?);
         } else {
-            self.appender.adds_rows();
+            self.begin_with_rows(to);
         }
         self.catch_up();
         Ok(())

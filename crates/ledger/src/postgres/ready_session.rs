@@ -10,8 +10,9 @@ use super::batch_table::BatchTable;
 use super::shared::Database;
 use super::sql_table::{Open, SqlTable};
 
-/// A server that does not answer in this time may be another one than that of a new session.
-const MAX_CHECK: Duration = Duration::from_millis(500);
+/// A server that does not answer in this time may not be there any more. It has just answered on another connection, so this one alone
+/// would be broken, and a session that is opened instead needs several answers: where the machine is slow, the wait is the shorter way.
+const MAX_CHECK: Duration = Duration::from_secs(2);
 
 /// Nothing reads its connection until it is used, so it may be broken.
 pub(super) struct ReadySession {

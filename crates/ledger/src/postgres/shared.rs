@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::TryRecvError;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::runtime::Runtime;
@@ -221,6 +222,19 @@ impl Database {
         }
         Pending(pending)
     }
+
+    /// Runs a task on the connection's own thread and waits for its result.
+    pub(super) fn block_on<T: Send + 'static>(
+        &self,
+        task: impl Future<Output = Result<T, Error>> + Send + 'static,
+    ) -> Result<T, Error> {
+        wait(self.0.runtime.as_ref().ok_or(Error::Closed)?, task)?
+    }
+
+    /// Opens a session beside that of the other queries.
+    pub(super) async fn connect_another(&self) -> Result<Session, Error> {
+        self.0.connect().await
+    }
 }
 
 /// The result of a query that was begun.
@@ -229,6 +243,15 @@ pub(super) struct Pending<T>(std::sync::mpsc::Receiver<Result<T, Error>>);
 impl<T> Pending<T> {
     pub(super) fn finish(self) -> Result<T, Error> {
         self.0.recv().unwrap_or(Err(Error::Closed))
+    }
+
+    /// The result, if it is there already.
+    pub(super) fn take(&mut self) -> Option<Result<T, Error>> {
+        match self.0.try_recv() {
+            Ok(result) => Some(result),
+            Err(TryRecvError::Empty) => None,
+            Err(TryRecvError::Disconnected) => Some(Err(Error::Closed)),
+        }
     }
 }
 
@@ -239,13 +262,17 @@ impl Inner {
         if let Some(open) = session.as_ref().filter(|open| !open.client.is_closed()) {
             return Ok(open.clone());
         }
-        let opened = Arc::new(Session::connect(&self.server).await?);
-        let found = read_cluster(&opened.client).await?;
-        if found != self.cluster {
-            return Err(Error::Refused("the database now belongs to another cluster".to_owned()));
-        }
+        let opened = Arc::new(self.connect().await?);
         *session = Some(opened.clone());
         Ok(opened)
+    }
+
+    async fn connect(&self) -> Result<Session, Error> {
+        let session = Session::connect(&self.server).await?;
+        if read_cluster(&session.client).await? != self.cluster {
+            return Err(Error::Refused("the database now belongs to another cluster".to_owned()));
+        }
+        Ok(session)
     }
 }
 

@@ -61,12 +61,16 @@ fn c7_a_takeover_opens_a_session_when_the_one_that_was_opened_before_is_broken()
 #[test]
 fn a_session_that_is_not_needed_any_more_is_closed() {
     let (url, _, database) = prepared(Tables::default());
-    let sessions = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()";
-    let count = || test_servers::postgres::execute(&url, sessions);
-    assert_eq!(count(), [["2"]]);
+    let sessions = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() \
+                    AND application_name = 'lessor' AND backend_type = 'client backend'";
+    let wait_for = |count: &str| {
+        while test_servers::postgres::execute(&url, sessions) != [[count]] {
+            std::thread::yield_now();
+        }
+    };
+    // One that has ended is there for another moment.
+    wait_for("2");
     database.end_preparation();
     assert!(!database.is_prepared_to_write());
-    while count() != [["1"]] {
-        std::thread::yield_now();
-    }
+    wait_for("1");
 }

@@ -1,15 +1,21 @@
 //! Copies of the configuration: a change of keys is answered when every node that is connected follows it.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use authority::command::{CreateKey, CreateKeyAnswer, RevokeKey, RevokeKeyAnswer};
 use authority::{ApiKey, Role, SecretHash};
-use coordinator::{ConfigurationFollower, Handle, Running};
+use coordinator::{ConfigurationFollower, Handle, RouterOptions, Running};
 use ledger::memory::MemoryStorage;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use crate::support::{LONG, Node};
+
+/// No answer comes because a node was waited for long enough.
+const NO_END: Duration = Duration::from_secs(24 * 60 * 60);
+/// A node whose process stood still for longer may be cut off, and is not waited for then.
+const MAX_STALL: Duration = Duration::from_secs(1);
 
 fn new_key(id: &str) -> CreateKey {
     let key = ApiKey {
@@ -38,7 +44,8 @@ async fn keys(handle: &Handle) -> usize {
 /// Three nodes, of which the first one owns the ledger and the last one has a follower that has followed all so far. There
 /// is one key.
 async fn cluster() -> (Vec<Node>, Running, ConfigurationFollower) {
-    let nodes = Node::cluster(3).await;
+    let options = RouterOptions { follow_wait: NO_END, ..RouterOptions::default() };
+    let nodes = Node::cluster_with(3, options).await;
     let mut follower = nodes[2].handle.follow_configuration().unwrap();
     let running = nodes[0].start(&MemoryStorage::default());
     nodes[0].own(&running, &nodes);
@@ -59,14 +66,14 @@ async fn cluster() -> (Vec<Node>, Running, ConfigurationFollower) {
 
 /// Revokes the key through the second node, until only the follower is waited for.
 async fn begin_to_revoke(nodes: &[Node]) -> JoinHandle<RevokeKeyAnswer> {
-    let handle = nodes[1].handle.clone();
+    let (handle, begun) = (nodes[1].handle.clone(), Instant::now());
     let revoking = tokio::spawn(async move { handle.revoke_key(revocation("k")).await.unwrap() });
     while keys(&nodes[2].handle).await > 0 {}
     // An answer would have come before these, by the same connection.
     for _ in 0..3 {
         assert_eq!(keys(&nodes[1].handle).await, 0);
     }
-    assert!(!revoking.is_finished(), "a node does not follow yet");
+    assert!(!revoking.is_finished() || begun.elapsed() > MAX_STALL, "a node does not follow yet");
     revoking
 }
 

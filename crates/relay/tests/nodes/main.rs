@@ -78,7 +78,7 @@ async fn a_large_payload_reaches_the_owner_and_comes_back() {
 
 #[tokio::test]
 async fn a_node_with_another_key_is_refused() {
-    let options = RouterOptions { failover_wait: Duration::from_millis(300) };
+    let options = RouterOptions { failover_wait: Duration::from_millis(300), ..RouterOptions::default() };
     let owner = Node::start_with(KEY, RouterOptions::default()).await;
     let stranger = Node::start_with(b"another key that has at least 32 bytes", options).await;
     let running = owner.start(&MemoryStorage::default());

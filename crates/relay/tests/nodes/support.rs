@@ -47,9 +47,13 @@ impl Node {
     }
 
     pub(crate) async fn cluster(nodes: usize) -> Vec<Node> {
+        Node::cluster_with(nodes, RouterOptions::default()).await
+    }
+
+    pub(crate) async fn cluster_with(nodes: usize, options: RouterOptions) -> Vec<Node> {
         let mut cluster = Vec::new();
         for _ in 0..nodes {
-            cluster.push(Node::start_with(KEY, RouterOptions::default()).await);
+            cluster.push(Node::start_with(KEY, options).await);
         }
         cluster
     }

@@ -1,6 +1,6 @@
 //! Tables that follow the ledger: the net change of many batches at once, on a thread of its own.
 
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -9,10 +9,13 @@ use authority::Position;
 
 use super::Tables;
 use super::missing::missing_changes;
+use super::queue::{Queue, Sender, queue};
 use super::replay::despite_trims;
 use super::rows::TableRows;
+use super::session::TablesSession;
 use super::statements::follow;
 use crate::postgres::batch_row::position;
+use crate::postgres::connection::Session;
 use crate::postgres::{Database, Error, PostgresReader};
 use crate::{Changes, ErrorKind, RecoveryError};
 
@@ -20,8 +23,6 @@ use crate::{Changes, ErrorKind, RecoveryError};
 const PAUSE: Duration = Duration::from_millis(500);
 /// The same while tables catch up.
 const SHORT_PAUSE: Duration = Duration::from_millis(10);
-/// Most batches that wait to be merged. An append waits when there are more.
-const MAX_WAITING: usize = 1_024;
 /// Most tasks and attempts whose changes are held. Where there are more, the ledger has to say later what changed.
 const MAX_CHANGES: usize = 100_000;
 
@@ -29,11 +30,14 @@ const MAX_CHANGES: usize = 100_000;
 const MAX_CATCH_UP: Duration = Duration::from_millis(200);
 /// An append waits only for tables that lack at most so many records.
 const MAX_BEHIND: u64 = 1_000;
+/// The longest that the end waits until the rest is written. The next owner adds what is not.
+const MAX_LAST_WRITE: Duration = Duration::from_secs(5);
 
-/// Dropping it writes what is left, if the database takes it.
+/// Dropping it writes what is left, if the database takes it in time.
 pub(in crate::postgres) struct Follower {
-    batches: Option<SyncSender<(Changes, Position)>>,
-    thread: Option<JoinHandle<()>>,
+    batches: Option<Sender>,
+    /// Closed when the thread has ended; none when nobody waits for that.
+    ended: Option<Receiver<()>>,
     progress: Arc<Progress>,
     /// Where the tables were after an append has waited for them.
     waited_at: Option<Position>,
@@ -68,10 +72,12 @@ impl Progress {
 impl Follower {
     /// Begins with what the tables lack up to a position.
     pub(in crate::postgres) fn spawn(database: Database, to: Position) -> Result<Follower, Error> {
-        let (batches, waiting) = sync_channel(MAX_WAITING);
+        let (batches, waiting) = queue();
+        let (running, ended) = channel();
         let progress = Arc::<Progress>::default();
         let is_short = database.options().tables == Tables::Transaction;
         let pending = Pending {
+            session: TablesSession::new(database.clone()),
             database,
             collected: Collected { changes: Changes::default(), from: to, to },
             is_found: false,
@@ -81,10 +87,11 @@ impl Follower {
             is_failing: false,
             progress: progress.clone(),
         };
-        let thread = std::thread::Builder::new()
-            .name("lessor-tables".into())
-            .spawn(move || pending.follow(&waiting))?;
-        Ok(Follower { batches: Some(batches), thread: Some(thread), progress, waited_at: None })
+        std::thread::Builder::new().name("lessor-tables".into()).spawn(move || {
+            let _running = running;
+            pending.follow(&waiting);
+        })?;
+        Ok(Follower { batches: Some(batches), ended: Some(ended), progress, waited_at: None })
     }
 
     /// Whether the tables hold every record up to the last one, or only a rebuild brings them there. Waits for tables that
@@ -104,15 +111,20 @@ impl Follower {
         !is_on_the_way(&mut reached)
     }
 
-    /// Ends it without a wait: nothing is left to be written, or nothing can be.
-    pub(in crate::postgres) fn release(mut self) {
-        self.thread = None;
+    /// Up to here the tables hold every record.
+    pub(in crate::postgres) fn position(&self) -> Position {
+        self.progress.state().position
     }
 
-    /// Adds the changes of a durable batch that ended before `next`.
+    /// Ends it without a wait: nothing is left to be written, or nothing can be.
+    pub(in crate::postgres) fn release(mut self) {
+        self.ended = None;
+    }
+
+    /// Adds the changes of a durable batch that ended before `next`. Waits for nothing.
     pub(in crate::postgres) fn add(&self, changes: &Changes, next: Position) {
         if let Some(batches) = &self.batches {
-            let _ = batches.send((changes.clone(), Position(next.0 - 1)));
+            batches.send(changes, Position(next.0 - 1));
         }
     }
 }
@@ -120,8 +132,10 @@ impl Follower {
 impl Drop for Follower {
     fn drop(&mut self) {
         self.batches = None;
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
+        if let Some(ended) = self.ended.take()
+            && ended.recv_timeout(MAX_LAST_WRITE) == Err(RecvTimeoutError::Timeout)
+        {
+            tracing::warn!("the tables were not written to the end in time; the next owner goes on");
         }
     }
 }
@@ -134,16 +148,31 @@ struct Collected {
 }
 
 impl Collected {
-    /// Adds the changes of the records after `to`, or drops all when they are too many. Says whether it holds them.
+    /// Adds the changes of the records after `self.to`, or drops all when they are too many. Says whether it holds them.
     fn add(&mut self, changes: &Changes, to: Position) -> bool {
+        if to <= self.to {
+            return true;
+        }
         self.changes.merge(changes);
         self.to = to;
         let fits = self.changes.len() <= MAX_CHANGES;
         if !fits {
-            self.changes = Changes::default();
-            self.from = to;
+            self.begin_after(to);
         }
         fits
+    }
+
+    /// Drops all if the changes of records up to `skipped` were not added. Says whether they were.
+    fn skip(&mut self, skipped: Position) -> bool {
+        let has_added = skipped <= self.to;
+        if !has_added {
+            self.begin_after(skipped);
+        }
+        has_added
+    }
+
+    fn begin_after(&mut self, position: Position) {
+        *self = Collected { changes: Changes::default(), from: position, to: position };
     }
 
     /// Adds the changes of the records after `from` up to `to`. Says whether they end where these begin.
@@ -166,6 +195,7 @@ struct Missing {
 
 struct Pending {
     database: Database,
+    session: TablesSession,
     collected: Collected,
     /// The tables were seen where the collected changes begin, or are about to be.
     is_found: bool,
@@ -180,7 +210,7 @@ struct Pending {
 }
 
 impl Pending {
-    fn follow(mut self, waiting: &Receiver<(Changes, Position)>) {
+    fn follow(mut self, waiting: &Queue) {
         loop {
             if !self.is_found && self.missing.is_none() {
                 self.find();
@@ -197,7 +227,7 @@ impl Pending {
     }
 
     /// Says whether nothing more will come.
-    fn collect(&mut self, waiting: &Receiver<(Changes, Position)>) -> bool {
+    fn collect(&mut self, waiting: &Queue) -> bool {
         let pause = match (&self.missing, self.is_failing || !self.is_found) {
             (Some(_), _) => SHORT_PAUSE,
             (None, true) => PAUSE,
@@ -205,7 +235,9 @@ impl Pending {
         };
         let until = Instant::now() + pause;
         loop {
-            match waiting.recv_timeout(until.saturating_duration_since(Instant::now())) {
+            let received = waiting.receive(until);
+            self.is_found &= self.collected.skip(waiting.skipped());
+            match received {
                 Ok((changes, to)) => self.is_found &= self.collected.add(&changes, to),
                 Err(RecvTimeoutError::Timeout) => return false,
                 Err(RecvTimeoutError::Disconnected) => return true,
@@ -216,7 +248,8 @@ impl Pending {
     /// Looks where the tables are, and begins to read what they lack.
     fn find(&mut self) {
         let to = self.collected.from;
-        match tables_position(&self.database) {
+        let shard = self.database.shard();
+        match self.session.run(move |session| tables_position(session, shard)) {
             Ok((from, _)) if from >= to => {
                 self.is_found = true;
                 self.lost_at = None;
@@ -266,7 +299,7 @@ impl Pending {
         let Collected { changes, from, to } = &self.collected;
         let rows = TableRows::of(changes, self.database.table_context());
         let (shard, from, to) = (self.database.shard(), from.0 as i64, to.0 as i64);
-        let written = self.database.run(move |session| async move {
+        let written = self.session.run(move |session| async move {
             match follow(&session, shard, (from, to), &rows).await {
                 Err(error) if error.is_unusable_value() => {
                     tracing::error!(%error, from, to, "the tables cannot hold all content of the records");
@@ -290,14 +323,14 @@ impl Pending {
 }
 
 /// The position up to which the tables lack nothing, and that of the last record in the database.
-pub(in crate::postgres) fn tables_position(database: &Database) -> Result<(Position, Position), Error> {
-    let shard = database.shard();
-    database.run(move |session| async move {
-        let sql = "SELECT position, ledger_position FROM lessor.projected WHERE shard = $1";
-        let row = session.query_opt(sql, &[&shard]).await?;
-        let row = row.ok_or_else(|| Error::Damaged("a shard has no row in lessor.table_state".to_owned()))?;
-        Ok((position(row.get(0)), position(row.get(1))))
-    })
+pub(in crate::postgres) async fn tables_position(
+    session: Arc<Session>,
+    shard: i32,
+) -> Result<(Position, Position), Error> {
+    let sql = "SELECT position, ledger_position FROM lessor.projected WHERE shard = $1";
+    let row = session.query_opt(sql, &[&shard]).await?;
+    let row = row.ok_or_else(|| Error::Damaged("a shard has no row in lessor.table_state".to_owned()))?;
+    Ok((position(row.get(0)), position(row.get(1))))
 }
 
 #[cfg(test)]
@@ -332,6 +365,20 @@ mod tests {
         );
         assert!(collected.add(&purged(0..1), Position(9)));
         assert_eq!((collected.from, collected.changes.len()), (Position(8), 1));
+    }
+
+    #[test]
+    fn the_changes_before_a_batch_that_was_skipped_are_left_to_the_ledger() {
+        let mut collected = collected(5);
+        assert!(collected.add(&purged(0..1), Position(6)));
+        assert!(collected.skip(Position(6)), "it was not skipped");
+        assert!(!collected.skip(Position(9)));
+        assert_eq!((collected.from, collected.to), (Position(9), Position(9)));
+        // Those that were queued before it are known to the ledger, too.
+        assert!(collected.add(&purged(1..2), Position(7)) && collected.changes.is_empty());
+        assert!(collected.skip(Position(9)) && collected.add(&purged(2..3), Position(10)));
+        assert_eq!((collected.from, collected.to), (Position(9), Position(10)));
+        assert_eq!(collected.changes.purged, [2].map(TaskId).into());
     }
 
     #[test]

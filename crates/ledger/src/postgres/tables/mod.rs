@@ -4,18 +4,22 @@
 //! rebuilt from the ledger at any time; the coordinator never reads them.
 
 mod cell;
+mod check;
 mod columns;
 mod follow;
 mod json;
 mod missing;
+mod queue;
 mod rebuild;
 mod replay;
 mod rows;
+mod session;
 mod statements;
 mod verify;
 
 use std::str::FromStr;
 
+pub(super) use check::Check;
 pub(super) use columns::Context;
 pub(super) use follow::{Follower, tables_position};
 pub use rebuild::{Rebuilt, rebuild};

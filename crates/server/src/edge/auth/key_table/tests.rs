@@ -13,7 +13,8 @@ fn start() -> Running {
 
 /// A node of a cluster, which owns the ledger.
 fn node(running: &Running) -> (Router, Handle) {
-    let (router, handle) = Router::new(RouterOptions { failover_wait: Duration::from_millis(1) });
+    let options = RouterOptions { failover_wait: Duration::from_millis(1), ..RouterOptions::default() };
+    let (router, handle) = Router::new(options);
     router.own(running.report.epoch, &running.handle);
     (router, handle)
 }
