@@ -43,8 +43,9 @@ const SHOWN_ERRORS: usize = 5;
 #[derive(clap::Args)]
 #[command(after_help = "\
 The load runs until standard input ends, so that a pipe says what happens meanwhile:
-  (sleep 5; lessor node drain a --config lessor.toml --wait >&2; sleep 5) |
+  (sleep 5; lessor node drain a --config lessor.toml >&2; sleep 10) |
     lessor bench drain 10.0.0.1:8980 10.0.0.2:8980
+It must end within cluster.drain_s, when the streams that are open are ended.
 
 Exit codes: 0 nothing failed, 1 something failed.")]
 pub(crate) struct Options {

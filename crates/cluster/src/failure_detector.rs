@@ -237,7 +237,11 @@ mod tests {
         let mut other = FailureDetector::new(Duration::from_secs(3));
         other.stream_changed(&Stream::default(), &fed_by(2), clock(0));
         look(&mut other, 0);
-        assert_eq!(look(&mut other, 1_000), None, "the next owner sends them, which has yet to take the lock");
+        assert_eq!(
+            look(&mut other, 1_000),
+            None,
+            "the next owner sends them, which has yet to take the lock"
+        );
         assert_eq!(look(&mut other, 2_000), Some(Suspicion::Unlocked));
     }
 
