@@ -38,12 +38,12 @@ impl Edge {
         let poll = LeaseTasks { max_tasks, ..lease("w", queue) };
         let grants = self.handle.lease(poll, Duration::from_secs(60)).await.unwrap();
         if let Some(identity) = identity {
-            self.tell(Some(identity), &grants).await;
+            self.note_leases(Some(identity), &grants).await;
         }
         grants
     }
 
-    async fn tell(&self, identity: Option<&str>, grants: &[Grant]) {
+    async fn note_leases(&self, identity: Option<&str>, grants: &[Grant]) {
         let leases = grants.iter().map(|grant| lease_ref("w", grant)).collect();
         self.handle.note_leases(identity.map(Arc::from), leases).await.unwrap();
     }
@@ -138,19 +138,19 @@ async fn after_a_takeover_leases_may_be_anybodys_until_they_are_told_again() {
     let since = told.unclaimed_before.unwrap();
     assert!(grants[2].fencing_token < since && since <= Position(a.handle.durable().0));
     assert_eq!(a.charge("ada", 1).await, UploadCharge::NoLease { is_any_unclaimed: true });
-    a.tell(Some("ada"), &grants[..1]).await;
+    a.note_leases(Some("ada"), &grants[..1]).await;
     assert_eq!(
         b.held("ada", &[], before.next).await.found,
         refs(&[&grants[0]]),
         "in another order than before"
     );
-    a.tell(None, &grants[1..2]).await;
+    a.note_leases(None, &grants[1..2]).await;
     assert_eq!(b.held("ada", &[], (0, 0)).await.unclaimed_before, Some(since), "the third");
     a.handle.complete(completion("w", &grants[2])).await.unwrap();
     assert_eq!(b.held("ada", &[], (0, 0)).await.unclaimed_before, None);
     // A lease of any queue takes uploads.
     assert_eq!(b.charge("eve", 1).await, UploadCharge::NoLease { is_any_unclaimed: true });
-    a.tell(None, &other).await;
+    a.note_leases(None, &other).await;
     assert_eq!(b.charge("eve", 1).await, UploadCharge::NoLease { is_any_unclaimed: false });
 }
 
@@ -185,7 +185,7 @@ async fn a_lease_whose_completion_one_node_refused_is_known_to_the_others() {
     let keys: Vec<LeaseKey> = grants.iter().map(key).collect();
     assert_eq!(b.handle.refused(keys.clone()).await.unwrap(), []);
     a.handle.set_refused(lease_ref("w", &grants[1]), true).await.unwrap();
-    a.tell(Some("ada"), &grants).await;
+    a.note_leases(Some("ada"), &grants).await;
     assert_eq!(b.handle.refused(keys.clone()).await.unwrap(), [keys[1]]);
     b.handle.set_refused(lease_ref("w", &grants[1]), false).await.unwrap();
     assert_eq!(a.handle.refused(keys).await.unwrap(), []);

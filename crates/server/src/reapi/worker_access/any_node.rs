@@ -30,7 +30,7 @@ impl WorkerAccess {
     /// before a takeover may be anybody's.
     pub(super) async fn tell_owner(&self, caller: &Caller, leases: &[LeaseRef]) {
         let epoch = self.0.handle.epoch();
-        if self.0.told_epoch.swap(epoch, Ordering::Relaxed) != epoch {
+        if self.0.notified_epoch.swap(epoch, Ordering::Relaxed) != epoch {
             // A new owner waits for claims of every lease from before its takeover.
             self.0.unclaimed_before.fetch_max(self.0.handle.position().0, Ordering::Relaxed);
         }
@@ -41,7 +41,7 @@ impl WorkerAccess {
         if leases.is_empty() {
             return;
         }
-        // Without an answer the leases are told with the next heartbeat.
+        // Without an answer the next heartbeat reports the leases again.
         if let Err(why) = self.0.handle.note_leases(identity, leases).await {
             self.note_unanswered(epoch, why);
         }
@@ -55,7 +55,7 @@ impl WorkerAccess {
         digests: &[Digest],
     ) -> Option<Result<Readable, Error>> {
         // What was held when the owner was asked during this call, which is late enough.
-        let (mut confirmed, mut after) = (HashSet::new(), self.table().told(holder));
+        let (mut confirmed, mut after) = (HashSet::new(), self.table().cursor(holder));
         let (mut refusal, mut is_asked, mut unread) = (None, digests.is_empty(), None);
         let epoch = self.0.handle.epoch();
         loop {
@@ -64,25 +64,25 @@ impl WorkerAccess {
                 let known = unconfirmed.clone();
                 let asked =
                     FindHeld { holder: holder.clone(), queue: Arc::from(EXECUTION_QUEUE), known, after };
-                let told = match self.0.handle.held(asked).await {
-                    Ok(told) => told,
+                let held = match self.0.handle.held(asked).await {
+                    Ok(held) => held,
                     Err(why) => return self.note_unanswered(epoch, why).map(Err),
                 };
-                told.lost.iter().for_each(|key| self.table().end(key));
-                confirmed.extend(unconfirmed.into_iter().filter(|key| !told.lost.contains(key)));
-                confirmed.extend(told.found.iter().map(key_of));
-                for lease in told.found {
+                held.lost.iter().for_each(|key| self.table().end(key));
+                confirmed.extend(unconfirmed.into_iter().filter(|key| !held.lost.contains(key)));
+                confirmed.extend(held.found.iter().map(key_of));
+                for lease in held.found {
                     if self.table().watch(holder, &lease) {
                         self.watch_until_over(lease);
                     }
                 }
-                after = told.next;
-                self.table().set_told(holder, after);
-                if let Some(before) = told.unclaimed_before {
+                after = held.next;
+                self.table().set_cursor(holder, after);
+                if let Some(before) = held.unclaimed_before {
                     self.0.unclaimed_before.fetch_max(before.0, Ordering::Relaxed);
                     refusal = Some(Error::refused(Refusal::NotYet, NOT_YET));
                 }
-                is_asked = !told.has_more;
+                is_asked = !held.has_more;
                 continue;
             }
             let next = match hidden.is_empty() {
@@ -103,8 +103,8 @@ impl WorkerAccess {
         let (access, epoch) = (self.clone(), self.0.handle.epoch());
         // On a task of its own: if the caller hangs up meanwhile, the upload is refunded and not left counted.
         let charging = tokio::spawn(async move {
-            let told = access.0.handle.charge_upload(asked).await;
-            told.map(|told| match told {
+            let charged = access.0.handle.charge_upload(asked).await;
+            charged.map(|charge| match charge {
                 UploadCharge::Charged(lease) => Ok(Charge { access, lease, bytes, is_at_owner: true }),
                 UploadCharge::OverLimit => Err(access.too_many_bytes(bytes)),
                 UploadCharge::NoLease { is_any_unclaimed: true } => {

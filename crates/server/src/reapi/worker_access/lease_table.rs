@@ -14,8 +14,8 @@ const MAX_WATCHED_LEASES: usize = 200_000;
 const MAX_INPUT_DIGESTS: usize = 4_000_000;
 /// Most leases of an identity that are of no execution. They are needed only when a task uploads its output.
 const MAX_OTHER_LEASES: usize = 1_024;
-/// Most holders of which it is remembered what the owner of the ledger has told about them. Beyond it, it tells all again.
-const MAX_TOLD: usize = 10_000;
+/// Most holders for which a position in the answers of the ledger's owner is kept. Beyond it, the owner answers with everything again.
+const MAX_CURSORS: usize = 10_000;
 
 pub(super) use coordinator::{LeaseHolder as Holder, LeaseKey};
 
@@ -34,8 +34,8 @@ pub(super) struct LeaseTable {
     found: BTreeMap<u64, LeaseKey>,
     next_found: u64,
     input_digests: usize,
-    /// What the owner of the ledger has told about each holder.
-    told: HashMap<Holder, (u64, u64)>,
+    /// Up to where the answers of the ledger's owner about each holder are known.
+    cursors: HashMap<Holder, (u64, u64)>,
 }
 
 /// Which digests leases open that are held as far as is known.
@@ -212,17 +212,17 @@ impl LeaseTable {
         opened
     }
 
-    /// What the owner of the ledger has told about a holder, by its epoch and its number.
-    pub(super) fn told(&self, holder: &Holder) -> (u64, u64) {
-        self.told.get(holder).copied().unwrap_or_default()
+    /// Up to where the answers of the ledger's owner about a holder are known: its epoch and a number.
+    pub(super) fn cursor(&self, holder: &Holder) -> (u64, u64) {
+        self.cursors.get(holder).copied().unwrap_or_default()
     }
 
-    pub(super) fn set_told(&mut self, holder: &Holder, told: (u64, u64)) {
-        if self.told.len() >= MAX_TOLD {
-            self.told.clear();
+    pub(super) fn set_cursor(&mut self, holder: &Holder, cursor: (u64, u64)) {
+        if self.cursors.len() >= MAX_CURSORS {
+            self.cursors.clear();
         }
-        let last = self.told.entry(holder.clone()).or_default();
-        *last = told.max(*last);
+        let last = self.cursors.entry(holder.clone()).or_default();
+        *last = cursor.max(*last);
     }
 
     /// The leases of a holder whose inputs are not known, the newest first.

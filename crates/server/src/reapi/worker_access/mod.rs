@@ -51,8 +51,8 @@ struct Inner {
     is_loaded: AtomicBool,
     /// Leases that were granted before this position may be unclaimed at the owner.
     unclaimed_before: AtomicU64,
-    /// The epoch of the owner that was last told of leases.
-    told_epoch: AtomicU64,
+    /// The epoch of the owner that was last notified of leases.
+    notified_epoch: AtomicU64,
     /// The epoch of an owner of an older version, which knows no table.
     older_owner: AtomicU64,
 }
@@ -82,7 +82,7 @@ impl WorkerAccess {
             recent: Mutex::default(),
             is_loaded: AtomicBool::new(false),
             unclaimed_before: AtomicU64::new(0),
-            told_epoch: AtomicU64::new(0),
+            notified_epoch: AtomicU64::new(0),
             older_owner: AtomicU64::new(u64::MAX),
         }))
     }
