@@ -276,7 +276,8 @@ impl Membership {
         Ok(session.query_one(&sql, &[&shard, &LOCK_CLASS]).await?.get(0))
     }
 
-    /// Ends the session of an owner that was replaced, and takes its lock, which is free to others at no time.
+    /// Ends the session of an owner that was replaced, and takes its lock as soon as it is free. Others may see it free for a moment; they have
+    /// read of the takeover before.
     pub async fn end_previous_owner(&mut self) -> Result<(), Error> {
         let shard = self.database.shard();
         let session = self.session().await?;

@@ -64,7 +64,7 @@ fn a_lock_ends_when_it_is_released_or_its_session_ends_and_the_others_are_told()
         news.changed().await.unwrap();
         assert!(b.try_lock().await.unwrap());
         a.end_previous_owner().await.unwrap();
-        assert!(!member(&database, "c").try_lock().await.unwrap(), "it is free at no time");
+        assert!(!member(&database, "c").try_lock().await.unwrap(), "it was taken");
         assert!(a.try_lock().await.unwrap());
         a.release().await.unwrap();
         assert!(member(&database, "d").try_lock().await.unwrap(), "one release is enough");
