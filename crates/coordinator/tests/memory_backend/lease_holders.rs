@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use authority::command::{Grant, LeaseTasks, ReleaseLease};
 use authority::event::ReleaseCause;
-use authority::{LeaseRef, Position};
+use authority::LeaseRef;
 use coordinator::{
     ChargeUpload, FindHeld, Handle, HeldLeases, LeaseHolder, LeaseKey, Router, RouterOptions, UploadCharge,
 };
@@ -136,7 +136,8 @@ async fn after_a_takeover_leases_may_be_anybodys_until_they_are_told_again() {
     let told = b.held("ada", &grants, before.next).await;
     assert_eq!((told.lost, told.found), (Vec::new(), Vec::new()));
     let since = told.unclaimed_before.unwrap();
-    assert!(grants[2].fencing_token < since && since <= Position(a.handle.durable().0));
+    let position = a.handle.status().await.unwrap().position;
+    assert!(grants[2].fencing_token < since && since <= position, "{since:?} at {position:?}");
     assert_eq!(a.charge("ada", 1).await, UploadCharge::NoLease { is_any_unclaimed: true });
     a.note_leases(Some("ada"), &grants[..1]).await;
     assert_eq!(
