@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use authority::LeaseRef;
 use authority::command::{Grant, LeaseTasks, ReleaseLease};
 use authority::event::ReleaseCause;
-use authority::LeaseRef;
 use coordinator::{
     ChargeUpload, FindHeld, Handle, HeldLeases, LeaseHolder, LeaseKey, Router, RouterOptions, UploadCharge,
 };
