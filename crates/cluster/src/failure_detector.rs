@@ -42,6 +42,24 @@ pub enum ToRead {
     Records,
 }
 
+/// What a standby has applied.
+#[derive(Clone, Copy, Debug)]
+pub struct Applied {
+    /// The newest owner, and its newest time.
+    pub epoch: u64,
+    pub time: Time,
+    /// What it applies next.
+    pub next: Position,
+}
+
+impl Applied {
+    /// None before the first owner.
+    pub fn by(standby: &Standby) -> Option<Applied> {
+        let epoch = standby.owner()?.epoch;
+        Some(Applied { epoch, time: standby.time(), next: standby.next() })
+    }
+}
+
 pub struct FailureDetector {
     watch: Watch,
     time: OwnerTime,
@@ -91,18 +109,18 @@ impl FailureDetector {
         }
     }
 
-    /// Notes what was observed, and the epoch and the time of the newest record. Says whether the owner seems to be gone.
+    /// Notes what was observed, and what a standby has applied. Says whether the owner seems to be gone.
     /// `was_notified` means that some node has said that something changed; `clock` never steps.
     pub fn looked(
         &mut self,
         observed: &Observed,
-        newest: Option<(u64, Time)>,
+        applied: Option<Applied>,
         was_notified: bool,
         (now, clock): (Instant, Time),
     ) -> Option<Suspicion> {
-        if let Some((epoch, time)) = newest {
-            self.time.heard(epoch, time, clock);
-            self.newest_epoch = self.newest_epoch.max(epoch);
+        if let Some(applied) = applied {
+            self.time.heard(applied.epoch, applied.time, clock);
+            self.newest_epoch = self.newest_epoch.max(applied.epoch);
         }
         if let Some(owner) = &observed.owner
             && observed.beat > 0
@@ -120,8 +138,12 @@ impl FailureDetector {
         let suspicion = suspicion.filter(|why| match why {
             Suspicion::Unlocked => !(may_relock && (is_streaming || is_replaced)),
             Suspicion::Disconnected | Suspicion::Released | Suspicion::CutOff => !(may_relock && is_replaced),
-            Suspicion::Silent(_) | Suspicion::NoOwner => true,
+            Suspicion::Silent(_) | Suspicion::CameBack | Suspicion::NoOwner => true,
         });
+        let is_undone = applied.is_some_and(|applied| {
+            applied.epoch > epoch && applied.next > observed.next && self.fed_by != Some(applied.epoch)
+        });
+        let suspicion = self.watch.has_come_back(is_undone, now).or(suspicion);
         if suspicion.is_none() {
             self.yields_since = None;
         }
@@ -152,7 +174,7 @@ impl FailureDetector {
         now: Instant,
     ) -> bool {
         let is_gone = match why {
-            Suspicion::NoOwner | Suspicion::Disconnected | Suspicion::Silent(_) => true,
+            Suspicion::NoOwner | Suspicion::Disconnected | Suspicion::Silent(_) | Suspicion::CameBack => true,
             Suspicion::Unlocked | Suspicion::Released | Suspicion::CutOff => {
                 // The failover may have undone the row of a later owner, which lives.
                 let epoch = self.newest_epoch.max(epoch);
@@ -209,9 +231,14 @@ mod tests {
             owner: Some(owner),
             beat: 0,
             beat_age_ms: 0,
+            is_recorded: true,
             is_draining: false,
             is_cut_off: false,
         }
+    }
+
+    fn applied(epoch: u64, next: u64) -> Option<Applied> {
+        Some(Applied { epoch, time: Time::ZERO, next: Position(next) })
     }
 
     fn fed_by(epoch: u64) -> Stream {
@@ -254,14 +281,39 @@ mod tests {
         let disconnected = |newest| {
             let mut detector = FailureDetector::new(Duration::from_secs(3));
             detector.stream_changed(&fed_by(1), &Stream { losses: 1, ..Stream::default() }, clock(0));
-            detector.looked(&observed(1, false), Some((newest, Time::ZERO)), false, clock(100))
+            detector.looked(&observed(1, false), applied(newest, 5), false, clock(100))
         };
         assert_eq!(disconnected(2), None, "the record of the takeover was read");
         assert_eq!(disconnected(1), Some(Suspicion::Disconnected));
         let cut_off = Observed { is_cut_off: true, ..observed(1, false) };
         let mut detector = FailureDetector::new(Duration::from_secs(3));
-        assert_eq!(detector.looked(&cut_off, Some((2, Time::ZERO)), true, clock(0)), None);
+        assert_eq!(detector.looked(&cut_off, applied(2, 5), true, clock(0)), None);
         assert_eq!(detector.looked(&cut_off, None, true, clock(2_000)), Some(Suspicion::CutOff));
+    }
+
+    /// The owner that came back waited for a standby to receive what it appends, and the standbys, which held more, waited for somebody to
+    /// append that again.
+    #[test]
+    fn c9_an_owner_that_came_back_after_its_successor_was_undone_is_replaced() {
+        let start = Instant::now();
+        let clock = |ms| (start + Duration::from_millis(ms), Time::ZERO);
+        // The owner beats all the time.
+        let looked = |detector: &mut FailureDetector, applied, ms| {
+            let observed = Observed { beat: 1 + ms, ..observed(1, true) };
+            detector.looked(&observed, applied, false, clock(ms))
+        };
+        let detector = || FailureDetector::new(Duration::from_secs(3));
+        let (mut behind, mut same, mut fed) = (detector(), detector(), detector());
+        fed.stream_changed(&Stream::default(), &fed_by(2), clock(0));
+        for ms in [0, 1_500, 2_999] {
+            assert_eq!(looked(&mut behind, applied(2, 9), ms), None, "its successor may append it again");
+        }
+        assert_eq!(looked(&mut behind, applied(2, 9), 3_000), Some(Suspicion::CameBack));
+        assert_eq!(looked(&mut behind, applied(2, 5), 3_100), None, "the successor has");
+        for ms in [0, 3_000] {
+            assert_eq!(looked(&mut same, applied(1, 9), ms), None, "it appends again what it has appended");
+            assert_eq!(looked(&mut fed, applied(2, 9), ms), None, "its successor lives");
+        }
     }
 
     #[test]

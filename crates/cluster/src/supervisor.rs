@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use authority::{Position, Time};
 use coordinator::{Clock, Failure, Handle, NodeAddress, Options, Peer, Router, Running};
-use ledger::postgres::{Database, Feed, FeedOptions, Kept, Membership, OwnerRow};
+use ledger::postgres::{Database, Feed, FeedOptions, Holding, Kept, Membership, OwnerRow};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep_until, timeout};
@@ -124,6 +124,10 @@ pub struct Supervisor {
     /// Compares the storage with what is known to be durable.
     appending_again: Option<JoinHandle<()>>,
     preparation: Preparation,
+    /// What the row of this node says that it holds, on this server.
+    shown_holding: Option<Holding>,
+    /// Whether a failover may have undone something, as far as the last look has shown.
+    is_in_doubt: bool,
     /// What the list of nodes says about the stream.
     shown_as_fed: Option<bool>,
     /// Whether the operator was told that the database has lost records.
@@ -175,6 +179,8 @@ impl Supervisor {
             is_cut_off: false,
             appending_again: None,
             preparation: Preparation::default(),
+            shown_holding: None,
+            is_in_doubt: false,
             shown_as_fed: None,
             told_of_loss: false,
             is_forked: false,
@@ -360,8 +366,10 @@ impl Supervisor {
             self.own_row.note_order(observed.is_draining);
             let announced = observed.owner.as_ref().map_or(0, |owner| owner.epoch);
             let owner = OwnerRow { node: self.node.name.clone(), address: self.node.address.clone(), epoch };
-            if observed.owner.as_ref() != Some(&owner) {
-                self.membership.record_owner(&owner, "announced late", handle.now().0).await?;
+            if observed.owner.as_ref() != Some(&owner)
+                && let Some(last) = self.database.last_durable()
+            {
+                self.membership.record_owner(&owner, "announced late", handle.now().0, last).await?;
             }
             self.server_is_recorded &= !self.membership.take_is_new();
             if !self.server_is_recorded {

@@ -25,8 +25,18 @@ pub enum Suspicion {
     /// The same, because most nodes cannot reach it.
     CutOff,
     Silent(Duration),
+    /// A failover has undone the takeover of a later owner, which does not append it again, so that this owner leads once more. A
+    /// standby holds what is missing.
+    CameBack,
     /// There was never an owner.
     NoOwner,
+}
+
+impl Suspicion {
+    /// Whether the owner may have its lock still, which is taken from it.
+    pub fn owner_may_be_locked(self) -> bool {
+        matches!(self, Suspicion::Silent(_) | Suspicion::CameBack)
+    }
 }
 
 impl std::fmt::Display for Suspicion {
@@ -37,6 +47,7 @@ impl std::fmt::Display for Suspicion {
             Suspicion::Released => write!(f, "it handed over"),
             Suspicion::CutOff => write!(f, "most nodes could not reach it"),
             Suspicion::Silent(for_long) => write!(f, "it was silent for {} ms", for_long.as_millis()),
+            Suspicion::CameBack => write!(f, "it came back after a failover that has undone its successor"),
             Suspicion::NoOwner => write!(f, "there was no owner"),
         }
     }
@@ -50,6 +61,8 @@ pub(crate) struct Watch {
     unlocked_since: Option<Instant>,
     /// When the stream of the owner at this epoch was lost.
     stream_lost: Option<(u64, Instant)>,
+    /// Since when the database lacks what a later owner has made durable.
+    undone_since: Option<Instant>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -61,7 +74,7 @@ struct Signs {
 
 impl Watch {
     pub(crate) fn new(takeover_after: Duration) -> Watch {
-        Watch { takeover_after, signs: None, unlocked_since: None, stream_lost: None }
+        Watch { takeover_after, signs: None, unlocked_since: None, stream_lost: None, undone_since: None }
     }
 
     /// The connection over which the owner at `epoch` sent its batches was lost.
@@ -95,7 +108,18 @@ impl Watch {
 
     /// Nothing could be seen for a while, so silence counts from now on.
     pub(crate) fn restart(&mut self) {
-        (self.signs, self.unlocked_since) = (None, None);
+        (self.signs, self.unlocked_since, self.undone_since) = (None, None, None);
+    }
+
+    /// Whether the owner has come back for good: what a later owner has made durable was undone, and nobody has appended it again for
+    /// long enough.
+    pub(crate) fn has_come_back(&mut self, is_undone: bool, now: Instant) -> Option<Suspicion> {
+        if !is_undone {
+            self.undone_since = None;
+            return None;
+        }
+        let since = *self.undone_since.get_or_insert(now);
+        (now.duration_since(since) >= self.takeover_after).then_some(Suspicion::CameBack)
     }
 
     /// Whether the owner seems to be gone. `was_notified` means that some node has said that something changed.
@@ -149,6 +173,7 @@ mod tests {
             owner: Some(owner),
             beat,
             beat_age_ms: 0,
+            is_recorded: true,
             is_draining: false,
             is_cut_off: false,
         }

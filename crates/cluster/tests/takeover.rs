@@ -2,6 +2,8 @@
 
 #[path = "takeover/announced.rs"]
 mod announced;
+#[path = "takeover/came_back.rs"]
+mod came_back;
 #[path = "takeover/cut_off.rs"]
 mod cut_off;
 #[path = "takeover/direct.rs"]
@@ -386,9 +388,13 @@ async fn reads_wait_for_a_standby_that_holds_what_they_rest_on() {
 }
 
 /// Owns the ledger until it is stopped, without a supervisor.
-async fn own(nodes: &Nodes, node: &str) -> coordinator::Running {
-    let (server, options) = (nodes.server.clone(), postgres::Options::new(node, CLUSTER.key_print));
-    let start = move || coordinator::start(postgres::open(server, options).unwrap(), Options::default());
+async fn own(database: &Database) -> coordinator::Running {
+    let database = database.clone();
+    let start = move || {
+        let offsets = Arc::new(postgres::OffsetRows::new(database.clone()));
+        let ledger = Box::new(postgres::PostgresLedger::open(database).unwrap());
+        coordinator::start(Storage { ledger, offsets }, Options::default())
+    };
     tokio::task::spawn_blocking(start).await.unwrap().unwrap()
 }
 
@@ -399,11 +405,12 @@ async fn c10_a_standby_with_another_history_refuses_and_names_the_position() {
         (Nodes::on(&url), url)
     };
     // An owner that is never suspected.
-    let mut membership = Membership::new(nodes.database("x"));
+    let database = nodes.database("x");
+    let mut membership = Membership::new(database.clone());
     assert!(membership.try_lock().await.unwrap());
-    let first = own(&nodes, "x").await;
+    let first = own(&database).await;
     let row = OwnerRow { node: "x".to_owned(), address: "x".to_owned(), epoch: first.report.epoch };
-    membership.record_owner(&row, "", 1).await.unwrap();
+    membership.record_owner(&row, "", 1, database.last_durable().unwrap()).await.unwrap();
     submit_all(&first.handle, 1..=10).await;
     let before = first.handle.durable().next();
     submit_all(&first.handle, 11..=10 + LOST).await;
@@ -414,7 +421,7 @@ async fn c10_a_standby_with_another_history_refuses_and_names_the_position() {
     first.stop().await.unwrap();
     execute(&url, &format!("DELETE FROM lessor.batch WHERE first >= {before}"));
     // Another node that knows nothing of what was lost goes on.
-    let other = own(&nodes, "y").await;
+    let other = own(&nodes.database("y")).await;
     let report = loop {
         match std::fs::read_to_string(nodes.forks.path().join("b")) {
             Ok(report) if report.ends_with('\n') => break report,

@@ -11,7 +11,7 @@ use tokio::time::{sleep_until, timeout};
 
 use super::replaced::claimed_owner;
 use super::{Error, Followed, LOOK_TIMEOUT, Phase, Supervisor};
-use crate::failure_detector::{FailureDetector, ToRead};
+use crate::failure_detector::{Applied, FailureDetector, ToRead};
 use crate::fork::Fork;
 use crate::own_row::{Failed, Name};
 use crate::suspicion::Suspicion;
@@ -45,10 +45,8 @@ impl Supervisor {
                         standby = self.catch_up(standby, &observed).await?;
                         self.own_row.is_hot =
                             standby.is_some() && self.applied_next.0 + MAX_HOT_LAG >= observed.next.0;
-                        let newest = standby
-                            .as_ref()
-                            .and_then(|standby| Some((standby.owner()?.epoch, standby.time())));
-                        let suspicion = self.detector.looked(&observed, newest, was_notified, self.now());
+                        let applied = standby.as_ref().and_then(Applied::by);
+                        let suspicion = self.detector.looked(&observed, applied, was_notified, self.now());
                         if let Some(why) = suspicion
                             && self.reachability.may_take_over(Instant::now())
                             && self.goes_first(&observed, why).await
@@ -69,6 +67,7 @@ impl Supervisor {
                 }
                 Err(error) => {
                     self.detector.restart();
+                    self.is_in_doubt = false;
                     let hint = hints.borrow_and_update().clone();
                     self.route_by(&hint);
                     if reported != error {
@@ -85,7 +84,8 @@ impl Supervisor {
                 let now = *stream.borrow_and_update();
                 let before = std::mem::replace(&mut seen, now);
                 standby = self.apply(standby, now).await?;
-                if self.detector.stream_changed(&before, &now, self.now()) {
+                let is_alarmed = self.detector.stream_changed(&before, &now, self.now());
+                if is_alarmed || self.hides_holding() {
                     break false;
                 }
                 tokio::select! {
@@ -101,6 +101,11 @@ impl Supervisor {
             };
         }
         Ok(Followed::Ended)
+    }
+
+    /// Whether the row of this node must say at once what the node holds: others decide by it who takes over.
+    fn hides_holding(&self) -> bool {
+        self.is_in_doubt && self.shown_holding.is_some_and(|shown| shown != self.kept.holding())
     }
 
     /// Applies what the owner has sent and made durable.
@@ -135,6 +140,7 @@ impl Supervisor {
                 let epoch = observed.owner.as_ref().map_or(0, |owner| owner.epoch);
                 let why = if self.is_gone(observed) { Suspicion::NoOwner } else { why };
                 let stream = *self.kept.stream().borrow();
+                self.shown_holding = Some(holding);
                 self.detector.goes_first((why, epoch), &stream, (holding, &rivals), Instant::now())
             }
             Ok(Err(_)) => false,
@@ -179,7 +185,13 @@ impl Supervisor {
             // The server may be another one now. What this node holds decides who takes over, should the owner be gone too.
             if self.membership.take_is_new() {
                 self.preparation.end(&self.database);
-                self.membership.record_holding(self.kept.holding()).await?;
+                self.shown_holding = None;
+            }
+            self.is_in_doubt = !observed.is_recorded;
+            let holding = self.kept.holding();
+            if self.shown_holding.is_none_or(|shown| self.is_in_doubt && shown != holding) {
+                self.membership.record_holding(holding).await?;
+                self.shown_holding = Some(holding);
             }
             Ok(observed)
         });

@@ -28,9 +28,9 @@ impl Supervisor {
         why: Suspicion,
     ) -> Result<(Option<Box<Running>>, Option<Standby>), Error> {
         let Some(standby) = standby else { return Ok((None, None)) };
-        // Of several standbys the one with the lock goes first. A silent owner still has it.
-        let is_silent = matches!(why, Suspicion::Silent(_));
-        if !is_silent {
+        // Of several standbys the one with the lock goes first. A silent owner, or one that came back, still has it.
+        let may_be_locked = why.owner_may_be_locked();
+        if !may_be_locked {
             let locked = timeout(LOOK_TIMEOUT, self.membership.try_lock()).await;
             if !matches!(locked, Ok(Ok(true))) {
                 return Ok((None, Some(standby)));
@@ -84,13 +84,15 @@ impl Supervisor {
         }
         tracing::info!(epoch, took_ms = began.elapsed().as_millis() as u64, "this node owns the ledger");
         let announced = async {
-            if is_silent {
+            if may_be_locked {
                 self.membership.end_previous_owner().await?;
             }
             self.membership.try_lock().await?;
             let owner = OwnerRow { node: self.node.name.clone(), address: self.node.address.clone(), epoch };
             let time = running.handle.now().0;
-            self.membership.record_owner(&owner, &format!("{gone}: {why}"), time).await?;
+            if let Some(last) = self.database.last_durable() {
+                self.membership.record_owner(&owner, &format!("{gone}: {why}"), time, last).await?;
+            }
             self.membership.set_fed(false).await
         };
         if !matches!(timeout(LOOK_TIMEOUT, announced).await, Ok(Ok(()))) {

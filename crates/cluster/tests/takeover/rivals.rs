@@ -49,11 +49,12 @@ async fn one_of_two_owns(nodes: &Nodes, url: &str, standbys: [&Running; 2], know
 async fn c13_of_two_standbys_that_append_their_takeover_at_once_one_owns_and_the_other_follows_it() {
     let url = shared().create_database();
     let nodes = Nodes::on(&url);
-    let mut membership = Membership::new(nodes.database("x"));
+    let database = nodes.database("x");
+    let mut membership = Membership::new(database.clone());
     assert!(membership.try_lock().await.unwrap());
-    let silent = own(&nodes, "x").await;
+    let silent = own(&database).await;
     let row = OwnerRow { node: "x".to_owned(), address: "x".to_owned(), epoch: silent.report.epoch };
-    membership.record_owner(&row, "", 1).await.unwrap();
+    membership.record_owner(&row, "", 1, database.last_durable().unwrap()).await.unwrap();
     submit_all(&silent.handle, 1..=10).await;
     let end = silent.handle.durable().next();
     assert!(membership.record_server(row.epoch, end).await.unwrap());

@@ -12,7 +12,7 @@ use crate::Position;
 
 /// The server that answers, by the time of its start: a replica that was promoted has another one than its primary, and so has
 /// a server that was restarted.
-const SERVER: &str = "(extract(epoch FROM pg_postmaster_start_time()) * 1000000)::int8";
+pub(super) const SERVER: &str = "(extract(epoch FROM pg_postmaster_start_time()) * 1000000)::int8";
 
 /// The last batch that a node holds. A later owner replaces what an earlier one has never made durable, so its epoch counts
 /// first.

@@ -11,8 +11,9 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres::types::ToSql;
 
 use super::Error;
-use super::batch_row::{link, position};
+use super::batch_row::{Place, link, position};
 use super::connection::{Heard, Session};
+use super::holdings::SERVER;
 use super::schema::RECORD_FORMAT;
 use super::shared::Database;
 use crate::{Link, Position};
@@ -40,7 +41,7 @@ const HELD: &str = "pg_locks WHERE locktype = 'advisory' AND granted AND objsubi
 const OBSERVE: &str = "SELECT last.next, \
     EXISTS (SELECT 1 FROM {HELD}), owner.node, owner.address, owner.epoch, coalesce(node.beat, 0), \
     coalesce((extract(epoch FROM now() - node.seen) * 1000)::int8, 0), \
-    EXISTS (SELECT 1 FROM lessor.node WHERE node = $3 AND instance = $4 AND draining), last.link, coalesce(owner.reason = $5, false) \
+    EXISTS (SELECT 1 FROM lessor.node WHERE node = $3 AND instance = $4 AND draining), last.link, coalesce(owner.reason = $5, false), coalesce(owner.server = {SERVER}, false) \
     FROM (SELECT 1) AS one LEFT JOIN (SELECT next, link FROM lessor.batch WHERE shard = $1 ORDER BY first DESC LIMIT 1) AS last ON true LEFT JOIN lessor.shard_owner AS owner ON owner.shard = $1 \
     LEFT JOIN lessor.node ON node.node = owner.node";
 
@@ -85,6 +86,8 @@ pub struct Observed {
     pub beat: u64,
     /// How long ago that was at least, by the clock of the database.
     pub beat_age_ms: u64,
+    /// Whether the owner has found everything on this server that it knows to be durable.
+    pub is_recorded: bool,
     /// Whether the row of this node says that it leaves.
     pub is_draining: bool,
     /// Whether the owner has said that it hands over because most nodes cannot reach it.
@@ -241,7 +244,7 @@ impl Membership {
         let (shard, instance) = (self.database.shard(), self.instance);
         let node = self.database.options().node.clone();
         let session = self.session().await?;
-        let observe = OBSERVE.replace("{HELD}", HELD);
+        let observe = OBSERVE.replace("{HELD}", HELD).replace("{SERVER}", SERVER);
         let row = session.query_one(&observe, &[&shard, &LOCK_CLASS, &node, &instance, &CUT_OFF]).await?;
         let owner = row.get::<_, Option<String>>(2).map(|node| OwnerRow {
             node,
@@ -253,7 +256,8 @@ impl Membership {
         let link = link(row.get(8))?;
         let beat = row.get::<_, i64>(5) as u64;
         let beat_age_ms = row.get::<_, i64>(6).max(0) as u64;
-        let (is_locked, is_draining, is_cut_off) = (row.get(1), row.get(7), row.get(9));
+        let (is_locked, is_draining, is_cut_off, is_recorded) =
+            (row.get(1), row.get(7), row.get(9), row.get(10));
         Ok(Observed {
             next: position(next),
             link,
@@ -261,6 +265,7 @@ impl Membership {
             owner,
             beat,
             beat_age_ms,
+            is_recorded,
             is_draining,
             is_cut_off,
         })
@@ -294,20 +299,29 @@ impl Membership {
         }
     }
 
-    /// Says who owns the shard and what time it has, and tells the other nodes. An owner that was replaced, or that a failover has undone,
-    /// changes nothing: the last batch names the owner.
-    pub async fn record_owner(&mut self, owner: &OwnerRow, reason: &str, time_ms: u64) -> Result<(), Error> {
+    /// Says who owns the shard and what time it has, and tells the other nodes. `last` is the last batch that the owner knows to
+    /// be durable. An owner that was replaced, or that a failover has undone, changes nothing: the last batch is of another epoch, or the
+    /// server lacks the owner's batches, also if a later owner has got the same epoch.
+    pub async fn record_owner(
+        &mut self,
+        owner: &OwnerRow,
+        reason: &str,
+        time_ms: u64,
+        last: Place,
+    ) -> Result<(), Error> {
         let (shard, instance) = (self.database.shard(), self.instance);
         let session = self.session().await?;
         // With the row: a time from when this node owned the shard before is no time of this owner.
         let sql = "WITH beat AS (UPDATE lessor.node SET beat = $6, seen = now(), hot = false WHERE node = $2 AND instance = $7) \
                    INSERT INTO lessor.shard_owner SELECT $1::int4, $2::text, $3::text, last.epoch, $5::text, now() \
                    FROM (SELECT epoch FROM lessor.batch WHERE shard = $1 ORDER BY first DESC LIMIT 1) AS last \
-                   WHERE last.epoch = $4 ON CONFLICT (shard) DO UPDATE SET node = excluded.node, address = excluded.address, \
+                   WHERE last.epoch = $4 AND EXISTS (SELECT 1 FROM lessor.batch WHERE shard = $1 AND first = $8 AND link = $9) \
+                   ON CONFLICT (shard) DO UPDATE SET node = excluded.node, address = excluded.address, \
                    epoch = excluded.epoch, reason = excluded.reason, since = now()";
         let (epoch, time) = (owner.epoch as i64, time_ms as i64);
-        let parameters: [&(dyn ToSql + Sync); 7] =
-            [&shard, &owner.node, &owner.address, &epoch, &reason, &time, &instance];
+        let (first, last_link) = (last.first.0 as i64, last.link.0.as_slice());
+        let parameters: [&(dyn ToSql + Sync); 9] =
+            [&shard, &owner.node, &owner.address, &epoch, &reason, &time, &instance, &first, &last_link];
         if session.execute(sql, &parameters).await? > 0 {
             notify(&session.client).await?;
         }

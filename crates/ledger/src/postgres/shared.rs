@@ -141,7 +141,8 @@ impl Database {
         Context { shard, max_json_bytes: (tables_payload_kib as usize) << 10 }
     }
 
-    pub(super) fn last_durable(&self) -> Option<Place> {
+    /// The last batch that the writer of this process knows to be durable; none when there is no writer.
+    pub fn last_durable(&self) -> Option<Place> {
         *self.0.last_durable.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

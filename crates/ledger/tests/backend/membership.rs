@@ -1,7 +1,7 @@
 //! The nodes of a cluster, as they see each other.
 
-use ledger::Position;
-use ledger::postgres::{self, Announcement, Membership, NameHolder, OwnerRow};
+use ledger::postgres::{self, Announcement, Membership, NameHolder, OwnerRow, Place};
+use ledger::{Link, Position};
 
 use crate::{Backend, Database, append, database_options};
 
@@ -36,16 +36,19 @@ fn a_node_sees_the_owner_its_lock_its_beat_and_the_end_of_the_ledger() {
         assert_eq!((nobody.next, nobody.is_locked, nobody.owner), (Position(5), false, None));
         assert!(a.try_lock().await.unwrap() && a.try_lock().await.unwrap(), "it has the lock");
         assert!(!b.try_lock().await.unwrap());
-        a.record_owner(&owner("a", 0), "test", 1).await.unwrap();
+        let last = Place { first: Position(1), next: nobody.next, link: nobody.link };
+        a.record_owner(&owner("a", 0), "test", 1, last).await.unwrap();
         a.beat(77).await.unwrap();
         let seen = b.observe().await.unwrap();
         assert_eq!((seen.is_locked, seen.owner, seen.beat), (true, Some(owner("a", 0)), 77));
-        a.record_owner(&owner("old", 2), "late", 1).await.unwrap();
-        assert_eq!(
-            b.observe().await.unwrap().owner,
-            Some(owner("a", 0)),
-            "the last batch is of another epoch"
-        );
+        let undone = Place { link: Link([9; 16]), ..last };
+        for (late, last, why) in [
+            (owner("late", 2), last, "the last batch is of another epoch"),
+            (owner("undone", 0), undone, "its batches were undone, and another owner has its epoch"),
+        ] {
+            b.record_owner(&late, "late", 1, last).await.unwrap();
+            assert_eq!(b.observe().await.unwrap().owner, Some(owner("a", 0)), "{why}");
+        }
         let (nodes, shards) = b.list().await.unwrap();
         assert_eq!(nodes.iter().map(|node| node.applied_next).collect::<Vec<_>>(), [Position(3)]);
         assert_eq!((shards[0].next, &*shards[0].reason), (Position(5), "test"));

@@ -105,6 +105,7 @@ impl ClusterWorld<'_> {
         let now = self.env.now;
         let mut database = self.database.lock();
         if !database.has_members(id) {
+            self.nodes[id].is_in_doubt = false;
             return None;
         }
         let server = database.server_id;
@@ -127,12 +128,14 @@ impl ClusterWorld<'_> {
                 row.applied = applied.unwrap_or(row.applied);
             });
         }
-        if node.server_seen != Some(server) {
-            node.server_seen = Some(server);
-            let holding = node.kept.holding();
+        let owner = database.members.owner;
+        let is_recorded = owner.is_some_and(|owner| owner.server == Some(server));
+        let holding = node.kept.holding();
+        if node.shown.is_none_or(|(on, shown)| on != server || (!is_recorded && shown != holding)) {
+            node.shown = Some((server, holding));
             database.write_members(|members| members.record_holding(id, life, holding, server));
         }
-        let owner = database.members.owner;
+        node.is_in_doubt = !is_recorded;
         let owner_row = owner.and_then(|owner| database.members.nodes.get(&owner.node));
         let (beat, seen) = owner_row.map_or((0, now), |row| (row.beat, row.seen));
         Some(Observed {
@@ -146,6 +149,7 @@ impl ClusterWorld<'_> {
             }),
             beat,
             beat_age_ms: now - seen,
+            is_recorded,
             is_draining,
             // Nodes of the simulator do not hand over for that.
             is_cut_off: false,
@@ -163,6 +167,7 @@ impl ClusterWorld<'_> {
         }
         let (life, server) = (node.life, database.server_id);
         database.write_members(|members| members.record_holding(id, life, holding, server));
+        node.shown = Some((server, holding));
         let (rivals, owner) = (database.rivals(id), database.members.owner);
         drop(database);
         let epoch = observed.owner.as_ref().map_or(0, |owner| owner.epoch);
@@ -193,13 +198,14 @@ impl ClusterWorld<'_> {
     /// Says who owns the ledger and what time it has, and tells the other nodes.
     pub(super) fn announce_owner(&mut self, id: NodeId, epoch: u64, time: Time) -> Result<(), String> {
         let (now, life) = (self.env.now, self.nodes[id].life);
+        let Some(last) = self.nodes[id].owner.as_ref().map(|owner| owner.last_durable) else { return Ok(()) };
         let mut database = self.database.lock();
         if !database.has_members(id) {
             return Ok(());
         }
-        // The lock of an owner that was silent is taken from it.
-        database.lock = Some((id, life));
-        let is_last = database.rows().last_key_value().is_some_and(|(_, row)| row.epoch as u64 == epoch);
+        let rows = database.rows();
+        let is_stored = rows.get(&last.first).is_some_and(|row| row.place == last);
+        let is_last = is_stored && rows.last_key_value().is_some_and(|(_, row)| row.epoch as u64 == epoch);
         database.write_members(|members| {
             let row = members.nodes.entry(id).or_default();
             (row.life, row.beat, row.seen, row.is_hot) = (life, time.0, now, false);
@@ -209,6 +215,9 @@ impl ClusterWorld<'_> {
             }
         });
         drop(database);
+        if !is_last {
+            return Ok(());
+        }
         self.tell_others(id);
         self.env.auditor.read(&Entry::Announced { epoch })
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use authority::Time;
 use cluster::FailureDetector;
 use coordinator::Standby;
-use ledger::postgres::{Feed, FeedOptions, Kept, Stream};
+use ledger::postgres::{Feed, FeedOptions, Holding, Kept, Stream};
 
 use super::NodeId;
 use super::absence::Absences;
@@ -50,8 +50,10 @@ pub(crate) struct Node {
     pub was_notified: bool,
     /// Whether it could take over at once.
     pub is_hot: bool,
-    /// The server that it has used last.
-    pub server_seen: Option<u64>,
+    /// What its row says that it holds, and on which server.
+    pub shown: Option<(u64, Holding)>,
+    /// Whether a failover may have undone something, as far as it has seen.
+    pub is_in_doubt: bool,
     pub next_look: u64,
     pub edge: Edge,
     /// The stream that this node has asked for, and of whom.
@@ -87,7 +89,8 @@ impl Node {
             is_draining: false,
             was_notified: false,
             is_hot: false,
-            server_seen: None,
+            shown: None,
+            is_in_doubt: false,
             next_look: u64::MAX,
             edge: Edge::default(),
             incoming: None,
@@ -119,6 +122,11 @@ impl Node {
 
     pub(crate) fn stream(&self) -> Stream {
         *self.kept.stream().borrow()
+    }
+
+    /// Whether its row must say at once what it holds: others decide by it who takes over.
+    pub(crate) fn hides_holding(&self) -> bool {
+        self.is_in_doubt && self.shown.is_some_and(|(_, shown)| shown != self.kept.holding())
     }
 
     pub(crate) fn is_serving(&self) -> bool {

@@ -9,7 +9,7 @@ use authority::command::TakeOver;
 use authority::{Command, Position, Time};
 use coordinator::engine::Engine;
 use coordinator::{Read, Request, Standby, first_time};
-use ledger::postgres::Appender;
+use ledger::postgres::{Appender, Place};
 use ledger::{AppendError, Batch, Refusal, SnapshotInfo};
 
 use super::message::{Attempt, CallTicket, Message};
@@ -41,6 +41,8 @@ pub(crate) struct Owner {
     base: Time,
     zero: u64,
     appender: Option<Appender<Table>>,
+    /// The last batch that it knows to be durable.
+    pub last_durable: Place,
     flight: Option<(Appending, Option<Batch>)>,
     inbox: VecDeque<(CallTicket, Request, Time)>,
     decided_up_to: Time,
@@ -164,6 +166,7 @@ impl ClusterWorld<'_> {
             next_wake: u64::MAX,
             snapshot_at,
             recorded_on: None,
+            last_durable: appender.last(),
             appender: Some(appender),
         });
         self.step_owner(id)
@@ -282,6 +285,7 @@ impl ClusterWorld<'_> {
             (Ok(()), Some(batch)) => {
                 let (first, next, is_serving) = (batch.first(), batch.next(), owner.is_serving);
                 owner.engine.batch_durable(batch);
+                owner.last_durable = owner.appender.as_ref().map_or(owner.last_durable, Appender::last);
                 self.env.auditor.read(&Entry::Appended { node: id as u64, next, is_first: !is_serving })?;
                 if let Some(was_stored) = self.unanswered.remove(&(id, first)) {
                     let resolved = if was_stored { Covered::ResolvedDurable } else { Covered::ResolvedFree };
@@ -335,8 +339,14 @@ impl ClusterWorld<'_> {
         if let Some((stream, peer)) = node.incoming.take() {
             self.send(id, peer, Message::StreamEnd { stream });
         }
-        self.announce_owner(id, epoch, time)?;
         let life = self.nodes[id].life;
+        let mut database = self.database.lock();
+        if database.has_members(id) {
+            // The lock of an owner that was silent is taken from it.
+            database.lock = Some((id, life));
+        }
+        drop(database);
+        self.announce_owner(id, epoch, time)?;
         self.env.after(500, SimEvent::Cluster(ClusterEvent::Beat { node: id, life }));
         self.route_changed(id)
     }

@@ -1,6 +1,6 @@
 //! A standby: looks at the database, reads what it lacks, and takes over when the owner is gone.
 
-use cluster::{FailureDetector, Suspicion, ToRead};
+use cluster::{Applied, FailureDetector, Suspicion, ToRead};
 use coordinator::Standby;
 use ledger::postgres::{Error as TableError, Observed, Standing};
 use ledger::{ErrorKind, RecoveryError};
@@ -175,10 +175,10 @@ impl ClusterWorld<'_> {
     fn suspects(&mut self, id: NodeId, observed: &Observed) -> Option<Suspicion> {
         let now = self.now(id);
         let node = &mut self.nodes[id];
-        let newest = node.standby.as_ref().and_then(|standby| Some((standby.owner()?.epoch, standby.time())));
+        let applied = node.standby.as_ref().and_then(Applied::by);
         let was_notified = std::mem::take(&mut node.was_notified);
         node.standby.as_ref()?;
-        node.detector.looked(observed, newest, was_notified, now)
+        node.detector.looked(observed, applied, was_notified, now)
     }
 
     /// What a standby has applied must be durable.

@@ -202,7 +202,7 @@ impl ClusterWorld<'_> {
             applied.map_err(|error| format!("node {id} cannot apply what it received: {error}"))?;
         }
         self.check_applied(id)?;
-        if looks {
+        if looks || self.nodes[id].hides_holding() {
             self.look_at(id, self.env.now);
         }
         Ok(())
