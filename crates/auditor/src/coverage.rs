@@ -107,7 +107,6 @@ reached! { alone {
     SkewedTakeover => "a node took over whose wall clock was far from the owner's time",
     ColdStart => "all nodes were down at once",
     OwnerSilent => "a silent owner was replaced",
-    OwnerCameBack => "an owner that came back after its successor was undone was replaced",
     OwnerUnlocked => "an owner without a session was replaced",
     OwnerReleased => "a handover was followed at once",
     OwnerSuspended => "an owner stood still",

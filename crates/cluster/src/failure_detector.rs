@@ -17,8 +17,9 @@ use crate::suspicion::{Suspicion, Watch};
 const LOOK: Duration = Duration::from_millis(100);
 /// The same for a standby that is fed by the owner.
 const LOOK_WHILE_FED: Duration = Duration::from_millis(500);
-/// The same after the stream of the owner was lost: the server notices a moment later that the session has ended too.
-const LOOK_ALARMED: Duration = Duration::from_millis(20);
+/// The same after the stream of the owner was lost: the server notices a moment later that the session has ended too. And while others
+/// must learn what this standby newly holds.
+pub const LOOK_ALARMED: Duration = Duration::from_millis(20);
 /// After a failover of the database, a standby that was not seen any more gets this long to say what it holds. The failover may have
 /// undone that it was seen a moment before.
 const YIELD: Duration = ALIVE;
@@ -63,6 +64,8 @@ impl Applied {
 pub struct FailureDetector {
     watch: Watch,
     time: OwnerTime,
+    /// What the standby had applied at the last look.
+    applied: Option<Applied>,
     /// The newest owner that is known, also if a failover has undone its row.
     newest_epoch: u64,
     /// The owner that sends its batches.
@@ -77,6 +80,7 @@ impl FailureDetector {
         FailureDetector {
             watch: Watch::new(takeover_after),
             time: OwnerTime::default(),
+            applied: None,
             newest_epoch: 0,
             fed_by: None,
             yields_since: None,
@@ -86,7 +90,7 @@ impl FailureDetector {
     /// Nothing could be seen for a while, so silence counts from now on.
     pub fn restart(&mut self) {
         self.watch.restart();
-        self.yields_since = None;
+        (self.applied, self.yields_since) = (None, None);
     }
 
     /// What to read of the ledger that was observed. `held` is where the batches end that were received.
@@ -140,10 +144,10 @@ impl FailureDetector {
             Suspicion::Disconnected | Suspicion::Released | Suspicion::CutOff => !(may_relock && is_replaced),
             Suspicion::Silent(_) | Suspicion::CameBack | Suspicion::NoOwner => true,
         });
-        let is_undone = applied.is_some_and(|applied| {
-            applied.epoch > epoch && applied.next > observed.next && self.fed_by != Some(applied.epoch)
-        });
-        let suspicion = self.watch.has_come_back(is_undone, now).or(suspicion);
+        // What was applied before this look was durable, so the database lacks it because a failover has undone it.
+        let before = std::mem::replace(&mut self.applied, applied);
+        let is_undone = before.is_some_and(|before| before.epoch > epoch && before.next > observed.next);
+        let suspicion = suspicion.or(self.watch.has_come_back(is_undone.then_some(observed.next), now));
         if suspicion.is_none() {
             self.yields_since = None;
         }
@@ -303,16 +307,21 @@ mod tests {
             detector.looked(&observed, applied, false, clock(ms))
         };
         let detector = || FailureDetector::new(Duration::from_secs(3));
-        let (mut behind, mut same, mut fed) = (detector(), detector(), detector());
-        fed.stream_changed(&Stream::default(), &fed_by(2), clock(0));
-        for ms in [0, 1_500, 2_999] {
+        let (mut behind, mut same, mut ahead) = (detector(), detector(), detector());
+        for ms in [0, 1, 1_500, 3_000] {
             assert_eq!(looked(&mut behind, applied(2, 9), ms), None, "its successor may append it again");
         }
-        assert_eq!(looked(&mut behind, applied(2, 9), 3_000), Some(Suspicion::CameBack));
-        assert_eq!(looked(&mut behind, applied(2, 5), 3_100), None, "the successor has");
-        for ms in [0, 3_000] {
+        assert_eq!(looked(&mut behind, applied(2, 9), 3_001), Some(Suspicion::CameBack));
+        assert_eq!(looked(&mut behind, applied(2, 5), 3_100), Some(Suspicion::CameBack));
+        assert_eq!(looked(&mut behind, applied(2, 5), 3_200), None, "the successor has");
+        for ms in [0, 3_000, 6_000] {
             assert_eq!(looked(&mut same, applied(1, 9), ms), None, "it appends again what it has appended");
-            assert_eq!(looked(&mut fed, applied(2, 9), ms), None, "its successor lives");
+        }
+        // The successor appends, and could not announce itself yet. The standby has read more than it saw before.
+        for step in 0..60 {
+            let observed = Observed { next: Position(5 + step), beat: 1 + step, ..observed(1, true) };
+            let suspicion = ahead.looked(&observed, applied(2, 6 + step), false, clock(100 * step));
+            assert_eq!(suspicion, None, "{step}");
         }
     }
 

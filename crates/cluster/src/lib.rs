@@ -15,7 +15,7 @@ mod supervisor;
 mod suspicion;
 mod tail;
 
-pub use failure_detector::{ALIVE, Applied, FailureDetector, ToRead};
+pub use failure_detector::{ALIVE, Applied, FailureDetector, LOOK_ALARMED, ToRead};
 pub use own_row::{BEAT, Name, Standing};
 pub use owner_time::OwnerTime;
 pub use reach_end::reach_end;

@@ -32,13 +32,6 @@ pub enum Suspicion {
     NoOwner,
 }
 
-impl Suspicion {
-    /// Whether the owner may have its lock still, which is taken from it.
-    pub fn owner_may_be_locked(self) -> bool {
-        matches!(self, Suspicion::Silent(_) | Suspicion::CameBack)
-    }
-}
-
 impl std::fmt::Display for Suspicion {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -61,8 +54,8 @@ pub(crate) struct Watch {
     unlocked_since: Option<Instant>,
     /// When the stream of the owner at this epoch was lost.
     stream_lost: Option<(u64, Instant)>,
-    /// Since when the database lacks what a later owner has made durable.
-    undone_since: Option<Instant>,
+    /// Since when the database ends here, and lacks what a later owner has made durable.
+    undone_since: Option<(Position, Instant)>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -111,14 +104,12 @@ impl Watch {
         (self.signs, self.unlocked_since, self.undone_since) = (None, None, None);
     }
 
-    /// Whether the owner has come back for good: what a later owner has made durable was undone, and nobody has appended it again for
-    /// long enough.
-    pub(crate) fn has_come_back(&mut self, is_undone: bool, now: Instant) -> Option<Suspicion> {
-        if !is_undone {
-            self.undone_since = None;
-            return None;
-        }
-        let since = *self.undone_since.get_or_insert(now);
+    /// Whether the owner has come back for good: the database ends at `undone_at`, before what a later owner has made durable, and nobody
+    /// appends that again for long enough.
+    pub(crate) fn has_come_back(&mut self, undone_at: Option<Position>, now: Instant) -> Option<Suspicion> {
+        let known = self.undone_since.filter(|(at, _)| Some(*at) == undone_at);
+        self.undone_since = known.or(undone_at.map(|at| (at, now)));
+        let (_, since) = self.undone_since?;
         (now.duration_since(since) >= self.takeover_after).then_some(Suspicion::CameBack)
     }
 

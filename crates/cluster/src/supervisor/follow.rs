@@ -11,7 +11,7 @@ use tokio::time::{sleep_until, timeout};
 
 use super::replaced::claimed_owner;
 use super::{Error, Followed, LOOK_TIMEOUT, Phase, Supervisor};
-use crate::failure_detector::{Applied, FailureDetector, ToRead};
+use crate::failure_detector::{Applied, FailureDetector, LOOK_ALARMED, ToRead};
 use crate::fork::Fork;
 use crate::own_row::{Failed, Name};
 use crate::suspicion::Suspicion;
@@ -30,6 +30,8 @@ impl Supervisor {
         let mut seen = *stream.borrow_and_update();
         let (mut was_notified, mut reported) = (false, String::new());
         let mut hints = self.router.hints();
+        let mut received = self.kept.received();
+        self.shown_holding = None;
         while self.phase() != Phase::End {
             let mut is_locked = false;
             if self.phase() >= Phase::Drain && self.tail.take().is_some() {
@@ -78,21 +80,22 @@ impl Supervisor {
             }
             let is_fed = self.kept.stream().borrow().fed_by.is_some();
             let pause = self.detector.pause(is_fed, is_locked, Instant::now());
-            let until = tokio::time::Instant::now() + pause;
+            let looked_at = tokio::time::Instant::now();
             was_notified = loop {
                 // What has changed during the look counts as well.
                 let now = *stream.borrow_and_update();
                 let before = std::mem::replace(&mut seen, now);
                 standby = self.apply(standby, now).await?;
-                let is_alarmed = self.detector.stream_changed(&before, &now, self.now());
-                if is_alarmed || self.hides_holding() {
+                if self.detector.stream_changed(&before, &now, self.now()) {
                     break false;
                 }
+                let pause = if self.hides_holding() { pause.min(LOOK_ALARMED) } else { pause };
                 tokio::select! {
                     changed = news.changed() => break changed.is_ok(),
                     _ = phase.changed() => break false,
-                    () = sleep_until(until) => break false,
+                    () = sleep_until(looked_at + pause) => break false,
                     _ = stream.changed() => {}
+                    _ = received.changed(), if self.is_in_doubt => {}
                     Ok(()) = hints.changed(), if !reported.is_empty() => {
                         let hint = hints.borrow_and_update().clone();
                         self.route_by(&hint);
@@ -103,7 +106,7 @@ impl Supervisor {
         Ok(Followed::Ended)
     }
 
-    /// Whether the row of this node must say at once what the node holds: others decide by it who takes over.
+    /// Whether the row of this node must say what the node newly holds: others decide by it who takes over.
     fn hides_holding(&self) -> bool {
         self.is_in_doubt && self.shown_holding.is_some_and(|shown| shown != self.kept.holding())
     }
@@ -140,7 +143,6 @@ impl Supervisor {
                 let epoch = observed.owner.as_ref().map_or(0, |owner| owner.epoch);
                 let why = if self.is_gone(observed) { Suspicion::NoOwner } else { why };
                 let stream = *self.kept.stream().borrow();
-                self.shown_holding = Some(holding);
                 self.detector.goes_first((why, epoch), &stream, (holding, &rivals), Instant::now())
             }
             Ok(Err(_)) => false,
@@ -186,12 +188,14 @@ impl Supervisor {
             if self.membership.take_is_new() {
                 self.preparation.end(&self.database);
                 self.shown_holding = None;
+                let (membership, node) = (&mut self.membership, &self.node);
+                self.own_row.announce(membership, node, self.applied_next, phase).await?;
             }
-            self.is_in_doubt = !observed.is_recorded;
+            self.is_in_doubt = !observed.is_recorded || self.kept.known_durable() > observed.next;
             let holding = self.kept.holding();
             if self.shown_holding.is_none_or(|shown| self.is_in_doubt && shown != holding) {
-                self.membership.record_holding(holding).await?;
-                self.shown_holding = Some(holding);
+                let is_shown = self.membership.record_holding(holding).await?;
+                self.shown_holding = is_shown.then_some(holding);
             }
             Ok(observed)
         });

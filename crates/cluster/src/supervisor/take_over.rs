@@ -29,8 +29,7 @@ impl Supervisor {
     ) -> Result<(Option<Box<Running>>, Option<Standby>), Error> {
         let Some(standby) = standby else { return Ok((None, None)) };
         // Of several standbys the one with the lock goes first. A silent owner, or one that came back, still has it.
-        let may_be_locked = why.owner_may_be_locked();
-        if !may_be_locked {
+        if !observed.is_locked {
             let locked = timeout(LOOK_TIMEOUT, self.membership.try_lock()).await;
             if !matches!(locked, Ok(Ok(true))) {
                 return Ok((None, Some(standby)));
@@ -84,7 +83,7 @@ impl Supervisor {
         }
         tracing::info!(epoch, took_ms = began.elapsed().as_millis() as u64, "this node owns the ledger");
         let announced = async {
-            if may_be_locked {
+            if observed.is_locked {
                 self.membership.end_previous_owner().await?;
             }
             self.membership.try_lock().await?;

@@ -57,15 +57,14 @@ impl Membership {
         Ok(self.session().await?.query_one(&sql, &[&shard]).await?.get(0))
     }
 
-    /// Writes down what this node holds.
-    pub async fn record_holding(&mut self, holding: Holding) -> Result<(), Error> {
+    /// Writes down what this node holds. False when it has no row.
+    pub async fn record_holding(&mut self, holding: Holding) -> Result<bool, Error> {
         let (node, instance) = self.identity();
         let sql = format!(
             "UPDATE lessor.node SET held_epoch = $3, held = $4, held_on = {SERVER} WHERE node = $1 AND instance = $2"
         );
         let (epoch, next) = (holding.epoch as i64, holding.next.0 as i64);
-        self.session().await?.execute(&sql, &[&node, &instance, &epoch, &next]).await?;
-        Ok(())
+        Ok(self.session().await?.execute(&sql, &[&node, &instance, &epoch, &next]).await? > 0)
     }
 
     /// The other nodes that could take over.

@@ -24,11 +24,17 @@ struct Shared {
     held: Mutex<Held>,
     /// Changes with everything that a follower of the stream waits for.
     changes: watch::Sender<Stream>,
+    /// Counts the batches that were received.
+    received: watch::Sender<u64>,
 }
 
 impl Default for Shared {
     fn default() -> Shared {
-        Shared { held: Mutex::default(), changes: watch::Sender::new(Stream::default()) }
+        Shared {
+            held: Mutex::default(),
+            changes: watch::Sender::default(),
+            received: watch::Sender::default(),
+        }
     }
 }
 
@@ -85,6 +91,7 @@ impl Kept {
     /// it are missing.
     pub fn receive(&self, epoch: u64, before: Place, row: BatchRow) -> bool {
         let is_held = self.held().receive(before, row);
+        self.0.received.send_modify(|count| *count += 1);
         self.0.changes.send_if_modified(|stream| {
             let fed_by = is_held.then_some(epoch);
             std::mem::replace(&mut stream.fed_by, fed_by) != fed_by
@@ -114,6 +121,11 @@ impl Kept {
     /// What is known of the stream, and its changes.
     pub fn stream(&self) -> watch::Receiver<Stream> {
         self.0.changes.subscribe()
+    }
+
+    /// Changes with every batch that is received, durable or not.
+    pub fn received(&self) -> watch::Receiver<u64> {
+        self.0.received.subscribe()
     }
 
     /// Visits the records of the durable batches that were received, as [`crate::Reader::follow`] does. Visits nothing when they do not

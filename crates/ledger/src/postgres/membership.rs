@@ -86,7 +86,7 @@ pub struct Observed {
     pub beat: u64,
     /// How long ago that was at least, by the clock of the database.
     pub beat_age_ms: u64,
-    /// Whether the owner has found everything on this server that it knows to be durable.
+    /// Whether the last owner that has said so has found everything on this server that it knew to be durable.
     pub is_recorded: bool,
     /// Whether the row of this node says that it leaves.
     pub is_draining: bool,

@@ -130,12 +130,13 @@ impl ClusterWorld<'_> {
         }
         let owner = database.members.owner;
         let is_recorded = owner.is_some_and(|owner| owner.server == Some(server));
+        node.is_in_doubt = !is_recorded || node.kept.known_durable() > database.last().next;
+        node.last_look = now;
         let holding = node.kept.holding();
-        if node.shown.is_none_or(|(on, shown)| on != server || (!is_recorded && shown != holding)) {
+        if node.shown.is_none_or(|(on, shown)| on != server || (node.is_in_doubt && shown != holding)) {
             node.shown = Some((server, holding));
             database.write_members(|members| members.record_holding(id, life, holding, server));
         }
-        node.is_in_doubt = !is_recorded;
         let owner_row = owner.and_then(|owner| database.members.nodes.get(&owner.node));
         let (beat, seen) = owner_row.map_or((0, now), |row| (row.beat, row.seen));
         Some(Observed {

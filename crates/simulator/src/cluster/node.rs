@@ -55,6 +55,7 @@ pub(crate) struct Node {
     /// Whether a failover may have undone something, as far as it has seen.
     pub is_in_doubt: bool,
     pub next_look: u64,
+    pub last_look: u64,
     pub edge: Edge,
     /// The stream that this node has asked for, and of whom.
     pub incoming: Option<(u64, NodeId)>,
@@ -92,6 +93,7 @@ impl Node {
             shown: None,
             is_in_doubt: false,
             next_look: u64::MAX,
+            last_look: 0,
             edge: Edge::default(),
             incoming: None,
             incoming_since: 0,
@@ -124,7 +126,7 @@ impl Node {
         *self.kept.stream().borrow()
     }
 
-    /// Whether its row must say at once what it holds: others decide by it who takes over.
+    /// Whether its row must say what it newly holds: others decide by it who takes over.
     pub(crate) fn hides_holding(&self) -> bool {
         self.is_in_doubt && self.shown.is_some_and(|(_, shown)| shown != self.kept.holding())
     }

@@ -6,6 +6,7 @@ use ledger::postgres::{BatchRow, End, Inserted, Place};
 use super::database::Content;
 use super::membership::{ALIVE_MS, OWNER_BEAT_MS, ROW_MS};
 use super::statement::{Outcome, Sent, Statement};
+use super::stream::LOOK_ALARMED_MS;
 use super::world::{ClusterWorld, Refusal};
 use super::{ClusterEvent, NodeId};
 use crate::env::SimEvent;
@@ -294,9 +295,11 @@ impl ClusterWorld<'_> {
         let is_of_earlier_owner = is_owner && epoch < lost_epoch;
         self.env.note(&[142, from.0], || format!("the records from {from} on are lost"));
         let Some(place) = self.audited.get(&from).copied() else { return Ok(()) };
-        let since = self.nodes[writer].decided_at;
-        let is_excused = |id: &NodeId| is_of_earlier_owner || self.is_unheard(*id, since);
+        let decided_at = self.nodes[writer].decided_at;
+        let is_excused = |id: &NodeId| is_of_earlier_owner || self.is_unheard(*id, decided_at);
         let excused = (0..self.nodes.len()).filter(is_excused).map(|id| id as u64).collect();
+        // What has reached a standby a moment before may not be known to the others.
+        let since = decided_at.saturating_sub(LOOK_ALARMED_MS);
         self.env.auditor.read(&Entry::Lost { place, since, excused })?;
         for node in self.nodes.iter().filter(|node| self.env.auditor.is_known(node.id as u64, place)) {
             let (node, life) = (node.id, node.life);

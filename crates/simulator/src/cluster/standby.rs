@@ -53,7 +53,7 @@ impl ClusterWorld<'_> {
                         && self.goes_first(id, &observed, why)
                     {
                         self.look_at(id, self.env.now + 500);
-                        return self.take_over(id, why);
+                        return self.take_over(id, why, observed.is_locked);
                     }
                     is_locked = observed.is_locked;
                 }
@@ -74,10 +74,14 @@ impl ClusterWorld<'_> {
         };
         let route = Some((owner.epoch, owner.node));
         let node = &mut self.nodes[id];
-        if node.route == route {
+        // As in production: a failover can undo the row of an owner that lives.
+        let is_undone = |(epoch, _)| epoch > owner.epoch && node.stream().fed_by == Some(epoch);
+        if node.route == route || node.route.is_some_and(is_undone) {
             return Ok(());
         }
         node.route = route;
+        node.kept.stream_ended(false);
+        node.stream_seen = node.stream();
         self.env.note(&[120, id as u64, owner.epoch], || {
             format!("node {id} forwards to node {} at epoch {}", owner.node, owner.epoch)
         });

@@ -4,6 +4,7 @@ use std::future::Future;
 use std::pin::{Pin, pin};
 
 use authority::{Position, Time};
+use cluster::LOOK_ALARMED;
 use ledger::postgres::{BatchRow, Fed, Place, Receipts, Subscription};
 
 use super::NodeId;
@@ -11,6 +12,9 @@ use super::message::Message;
 use super::owner::poll_once;
 use super::world::ClusterWorld;
 use auditor::history::Entry;
+
+/// How soon others learn what a standby newly holds.
+pub(super) const LOOK_ALARMED_MS: u64 = LOOK_ALARMED.as_millis() as u64;
 
 /// The owner's end of a stream.
 pub(crate) struct Outgoing {
@@ -202,8 +206,12 @@ impl ClusterWorld<'_> {
             applied.map_err(|error| format!("node {id} cannot apply what it received: {error}"))?;
         }
         self.check_applied(id)?;
-        if looks || self.nodes[id].hides_holding() {
+        let node = &self.nodes[id];
+        if looks {
             self.look_at(id, self.env.now);
+        } else if node.hides_holding() {
+            let at = self.env.now.max(node.last_look + LOOK_ALARMED_MS);
+            self.look_at(id, at);
         }
         Ok(())
     }

@@ -23,16 +23,15 @@ pub(crate) struct TakingOver(Pin<Box<dyn Future<Output = (Standby, Reached)>>>, 
 
 impl ClusterWorld<'_> {
     /// Tries to own the ledger.
-    pub(super) fn take_over(&mut self, id: NodeId, why: Suspicion) -> Result<(), String> {
+    pub(super) fn take_over(&mut self, id: NodeId, why: Suspicion, is_locked: bool) -> Result<(), String> {
         let life = self.nodes[id].life;
         // Of several standbys the one with the lock goes first. A silent owner, or one that came back, still has it.
-        if !why.owner_may_be_locked() && !self.database.lock().try_lock(id, life) {
+        if !is_locked && !self.database.lock().try_lock(id, life) {
             self.look_at(id, self.env.now + 100);
             return Ok(());
         }
         self.env.coverage.bump(match why {
-            Suspicion::Silent(_) => Covered::OwnerSilent,
-            Suspicion::CameBack => Covered::OwnerCameBack,
+            Suspicion::Silent(_) | Suspicion::CameBack => Covered::OwnerSilent,
             Suspicion::Released => Covered::OwnerReleased,
             _ => Covered::OwnerUnlocked,
         });
