@@ -1,10 +1,12 @@
 //! The writer of an owner: the append protocol, and the feed of the standbys beside it.
 
+use std::time::Duration;
+
 use super::Error;
 use super::append::Writer;
 use super::batch_row::{BatchRow, Place};
 use super::batch_table::BatchTable;
-use super::feed::{Feed, MAX_RECEIPT};
+use super::feed::{Feed, MAX_RECEIPT, RECEIPT_CONFIRMATION};
 use super::kept::Kept;
 use super::ledger::epoch_of;
 use super::recent::Recent;
@@ -129,13 +131,18 @@ impl<T: BatchTable> Appender<T> {
     async fn wait_for_receipt(&mut self) -> Result<(), AppendError> {
         let next = self.last().next;
         let Some(feed) = self.feed.as_ref().filter(|feed| feed.is_serving()) else { return Ok(()) };
+        let mut waited = Duration::ZERO;
         while self.received < next {
-            if feed.received(next, self.writer.table().pause(MAX_RECEIPT)).await {
+            if feed.received(next, self.writer.table().pause(RECEIPT_CONFIRMATION)).await {
                 self.received = next;
-            } else {
-                // Another node may own the ledger by now, and wait for this one as its standby.
-                self.writer.confirm().await?;
+                break;
             }
+            waited += RECEIPT_CONFIRMATION;
+            if waited >= MAX_RECEIPT {
+                feed.note_lack();
+            }
+            // Another node may own the ledger by now, and wait for this one as its standby. Or a failover has undone the batch.
+            self.writer.confirm().await?;
         }
         Ok(())
     }

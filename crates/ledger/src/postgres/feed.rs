@@ -20,6 +20,8 @@ use crate::Position;
 
 /// A writer that waits longer than this for a standby says so, and new work is refused.
 pub(super) const MAX_RECEIPT: Duration = Duration::from_secs(2);
+/// How often it looks meanwhile whether the database still holds what it has appended.
+pub(super) const RECEIPT_CONFIRMATION: Duration = Duration::from_millis(500);
 
 /// How an owner feeds standbys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -175,8 +177,8 @@ impl Feed {
         self.0.lacks_standby.store(false, Ordering::Release);
     }
 
-    /// Waits until a standby holds everything before `next`, but no longer than `patience`. Says whether one does, also if answers
-    /// do not wait for that.
+    /// Waits until a standby holds everything before `next`, but no longer than `patience`. True at once if answers do not wait for
+    /// that.
     pub(super) async fn received(&self, next: Position, patience: impl Future<Output = ()>) -> bool {
         if !rules::waits_for_receipt(self.0.options.answers_wait_for_standby) {
             return true;
@@ -193,16 +195,18 @@ impl Feed {
                 }
                 true
             }
-            () = patience => {
-                if !lacks_standby.swap(true, Ordering::AcqRel) {
-                    tracing::error!(
-                        "no standby receives what is appended, and answers wait for one (cluster.answers_wait_for_standby); \
-                         new work is refused until a standby is connected"
-                    );
-                    self.change(|_| {});
-                }
-                false
-            }
+            () = patience => false,
+        }
+    }
+
+    /// Says that no standby receives what is appended, so that new work is refused.
+    pub(super) fn note_lack(&self) {
+        if !self.0.lacks_standby.swap(true, Ordering::AcqRel) {
+            tracing::error!(
+                "no standby receives what is appended, and answers wait for one (cluster.answers_wait_for_standby); \
+                 new work is refused until a standby is connected"
+            );
+            self.change(|_| {});
         }
     }
 
@@ -417,6 +421,7 @@ mod tests {
         feed.publish(&first);
         let next = first.place.next;
         assert!(!feed.received(next, async {}).await);
+        feed.note_lack();
         assert!(lacks.load(Ordering::Acquire));
         let standby = feed.subscribe("b", 1, origin()).await;
         standby.receipts().received(origin().next);
