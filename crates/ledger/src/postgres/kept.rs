@@ -20,22 +20,13 @@ use crate::{Link, Position, Visit};
 #[derive(Clone, Default)]
 pub struct Kept(Arc<Shared>);
 
+#[derive(Default)]
 struct Shared {
     held: Mutex<Held>,
     /// Changes with everything that a follower of the stream waits for.
     changes: watch::Sender<Stream>,
     /// Counts the batches that were received.
     received: watch::Sender<u64>,
-}
-
-impl Default for Shared {
-    fn default() -> Shared {
-        Shared {
-            held: Mutex::default(),
-            changes: watch::Sender::default(),
-            received: watch::Sender::default(),
-        }
-    }
 }
 
 /// What is known of the stream from the owner.
