@@ -314,12 +314,14 @@ impl ClusterWorld<'_> {
 
     /// Whether others could not hear of a node for so long, at `since` or after it, that they may go on without it. A node says
     /// every two seconds that it lives, and counts as alive for six. One that is new, or of which a failover has undone that it was
-    /// there, has a second to say so. An owner says more often that it lives, and is replaced sooner, also when its stream is lost as well as its session.
+    /// there, has a second to say so. An owner says more often that it lives, and is replaced sooner, also when its stream is lost as well as its session;
+    /// one that was cut off notices later that its session is gone.
     fn is_unheard(&self, id: NodeId, since: u64) -> bool {
         let (node, now) = (&self.nodes[id], self.env.now);
         let silent_ms = node.silences.longest(since, now);
+        let owner_silent_ms = node.silences.longest(since.saturating_sub(SILENCE_MS), now);
         let is_replaced = node.owner.is_some()
-            && (silent_ms + OWNER_BEAT_MS > self.config.takeover_after_ms
+            && (owner_silent_ms + OWNER_BEAT_MS > self.config.takeover_after_ms
                 || node.link_cuts.longest(since, now) > 0);
         let mut unknown = node.unknown.clone();
         unknown.add(node.unknown_since.unwrap_or(now), now);
