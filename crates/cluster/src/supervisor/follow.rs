@@ -177,6 +177,7 @@ impl Supervisor {
         let looked = timeout(LOOK_TIMEOUT, async {
             let (membership, node) = (&mut self.membership, &self.node);
             self.own_row.announce_in_time(membership, node, self.applied_next, phase).await?;
+            let known = self.kept.known_durable();
             let observed = self.membership.observe().await?;
             let epoch = observed.owner.as_ref().map_or(0, |owner| owner.epoch);
             let is_fed = phase < Phase::Drain && self.kept.stream().borrow().fed_by == Some(epoch);
@@ -191,7 +192,7 @@ impl Supervisor {
                 let (membership, node) = (&mut self.membership, &self.node);
                 self.own_row.announce(membership, node, self.applied_next, phase).await?;
             }
-            self.is_in_doubt = !observed.is_recorded || self.kept.known_durable() > observed.next;
+            self.is_in_doubt = !observed.is_recorded || known > observed.next;
             let holding = self.kept.holding();
             if self.shown_holding.is_none_or(|shown| self.is_in_doubt && shown != holding) {
                 let is_shown = self.membership.record_holding(holding).await?;
