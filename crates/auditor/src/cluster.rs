@@ -51,6 +51,20 @@ impl Auditor {
         self.cluster.writers.last_key_value().map_or(0, |(newest, _)| *newest)
     }
 
+    /// Whether an owner at this epoch was replaced: by a later epoch, or by others who have gone on without batches that it knows to have
+    /// been durable, after a failover that has undone epochs.
+    pub fn is_owner_replaced(&self, node: u64, epoch: u64) -> bool {
+        let newest = self.cluster.writers.last_key_value().map(|(newest, (writer, _))| (*newest, *writer));
+        if newest == Some((epoch, node)) {
+            return false;
+        }
+        let is_left_behind = || {
+            let known = self.cluster.holdings.known(node, Position::ZERO);
+            known.into_iter().any(|place| self.cluster.is_replaced(place))
+        };
+        self.newest_epoch() > epoch || is_left_behind()
+    }
+
     pub(super) fn stored(&mut self, batch: &StoredBatch) -> Result<(), String> {
         let StoredBatch { node, epoch, first, next, link, body } = batch;
         let model = &mut self.cluster;

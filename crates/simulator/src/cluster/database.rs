@@ -212,6 +212,8 @@ impl Content {
     /// Stores a snapshot, and trims what the oldest one that stays covers.
     pub(crate) fn add_snapshot(&mut self, info: SnapshotInfo, blocks: Vec<Vec<u8>>) {
         self.snapshots.push((info, blocks));
+        // A replaced owner may store an old one late.
+        self.snapshots.sort_by_key(|(info, _)| (info.begin, info.end));
         let surplus = self.snapshots.len().saturating_sub(SNAPSHOTS_KEPT);
         self.snapshots.drain(..surplus);
         if self.snapshots.len() == SNAPSHOTS_KEPT {

@@ -191,7 +191,7 @@ impl ClusterWorld<'_> {
         };
         let at = owner.now(now);
         // What an owner hears that was replaced explains no record.
-        if self.env.auditor.newest_epoch() <= owner.epoch {
+        if !self.env.auditor.is_owner_replaced(id as u64, owner.epoch) {
             self.env.auditor.read(&Entry::Received { ask: ticket.ask, at })?;
         }
         let request = match request {
