@@ -292,10 +292,14 @@ impl<'a> ClusterWorld<'a> {
             return;
         }
         let oldest = database.rows().keys().next().copied().unwrap_or_default();
-        for refusal in
-            self.must_refuse.iter_mut().filter(|refusal| refusal.node == id && oldest <= refusal.from)
-        {
-            refusal.can_see_since.get_or_insert(self.env.now);
+        let now = self.env.now;
+        for refusal in self.must_refuse.iter_mut().filter(|refusal| refusal.node == id) {
+            if oldest <= refusal.from {
+                refusal.can_see_since.get_or_insert(now);
+            } else {
+                // It was trimmed before the node had the time to look.
+                refusal.can_see_since.take_if(|since| now <= *since + NOTICE_MS);
+            }
         }
     }
 
